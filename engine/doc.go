@@ -1,0 +1,2 @@
+// Package engine runs durable workflows on a [Store].
+package engine

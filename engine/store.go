@@ -1,0 +1,195 @@
+package engine
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/perdure/perdure/history"
+)
+
+// Store is the one seam to storage. [github.com/perdure/perdure/engine/storetest] is its contract as a test suite.
+//
+// All methods are safe for concurrent use. What they return belongs to the caller: nothing is shared with the
+// store. Errors are those of package history, wrapped with the operation and its subject. A write whose context
+// ends while it is being committed returns the context's error, and its outcome is then unknown to the caller:
+// every write can be repeated or read back.
+//
+// After an I/O error in a commit the store has failed: every later call returns history.ErrFailed with the first
+// cause, until the store is opened anew.
+type Store interface {
+	Facts
+	Leases
+	Reader
+	io.Closer
+
+	// Now is the store's time: it never runs backwards, also over restarts. It decides leases, timers, deadlines.
+	Now() history.Time
+
+	// Subscribe calls fn after each commit that changed a run, once a run and commit, in commit order, from one
+	// goroutine at a time and with no lock held. fn must not block. A change is a hint: a reader that missed one
+	// finds everything in the store. The returned function ends the subscription and returns after the last call.
+	Subscribe(fn func(Change)) (cancel func())
+}
+
+// Change says that something about a run changed.
+type Change struct {
+	Run    history.RunID
+	Tenant string
+	// Status is the run's status after the change.
+	Status history.Status
+	// Ready says that the run waits for a worker.
+	Ready bool
+	// Inbox says that the inbox got an item.
+	Inbox bool
+	// Timer is the earliest timer that the commit set; zero where it set none.
+	Timer history.Time
+}
+
+// Facts are the writes of those who do not hold the run. Each is durable before it returns.
+type Facts interface {
+	// Start creates a run with its first event, or finds the run that the same start created before
+	// (existed is true). The same key with another workflow or another input digest matches ErrConflict; a key
+	// whose run is deleted matches ErrExpired. Spec.ID, Key and CreatedAt are filled in where they are zero.
+	Start(ctx context.Context, s history.Start) (run history.Run, existed bool, err error)
+
+	// Deliver puts a signal or a child's outcome into the run's inbox and returns what became of it. A signal is
+	// identified by its Key, where it has one: the same key and payload is a duplicate, another payload ErrConflict.
+	Deliver(ctx context.Context, id history.RunID, item history.InboxItem) (Delivery, error)
+
+	// Answer closes the open question item.Key and puts the answer into the inbox. The first answer wins: later
+	// ones, and those at or after the question's deadline, match ErrAnswered. An unknown key matches ErrNotFound.
+	Answer(ctx context.Context, id history.RunID, item history.InboxItem) error
+
+	// Cancel requests that the run end. A run that was never claimed is canceled at once; any other finds the
+	// request in its inbox. It is idempotent; for a run that is over it does nothing. It returns the run as it is then.
+	Cancel(ctx context.Context, id history.RunID, by, reason string) (history.Run, error)
+
+	// Terminate fails the run at once, without its clean-up, and fences its holder. For a run that is over it does nothing.
+	Terminate(ctx context.Context, id history.RunID, by, reason string) (history.Run, error)
+
+	// PutDefinition keeps a workflow definition that is data, under its name and digest, and returns its version:
+	// the one it has, or one more than the newest of that name.
+	PutDefinition(ctx context.Context, name string, data []byte) (version int, err error)
+}
+
+// Delivery is what became of a signal.
+type Delivery uint8
+
+const (
+	// Delivered: it is in the inbox.
+	Delivered Delivery = iota + 1
+	// Duplicate: it was there before, or was consumed before.
+	Duplicate
+	// DeadLetter: the run is over; the signal is kept and shown as a dead letter.
+	DeadLetter
+)
+
+// String names the delivery for output.
+func (d Delivery) String() string {
+	switch d {
+	case Delivered:
+		return "delivered"
+	case Duplicate:
+		return "duplicate"
+	case DeadLetter:
+		return "dead letter"
+	}
+	return "unknown"
+}
+
+// ClaimRequest asks for work.
+type ClaimRequest struct {
+	// Owner names the worker's incarnation: never reused.
+	Owner string
+	// Workflows are the only runs wanted.
+	Workflows []history.WorkflowKey
+	// Queues limits the claim to these; nil means all.
+	Queues []string
+	// Max bounds the number of claims.
+	Max int
+	// TTL is how long each lease lasts without renewal.
+	TTL time.Duration
+}
+
+// Leases are the writes of workers.
+type Leases interface {
+	// Claim gives the owner up to Max ready runs, highest priority first, then oldest. It returns at once, with
+	// none where there is none.
+	Claim(ctx context.Context, req ClaimRequest) ([]history.Claim, error)
+
+	// Renew extends all leases of the owner by ttl from now, and returns the runs that it no longer holds of
+	// those it names in held.
+	Renew(ctx context.Context, owner string, ttl time.Duration, held map[history.RunID]history.Token) (lost []history.RunID, err error)
+
+	// Commit writes a batch for the holder of its run and returns the run's new state. See history.Batch for what
+	// it refuses.
+	Commit(ctx context.Context, b history.Batch) (history.State, error)
+
+	// Release gives a lease back without a commit: the run is ready again, but not before retryAt (zero: at once).
+	// Reason, where it is set, is shown on the run until its next commit. A token that is not the newest matches ErrFenced.
+	Release(ctx context.Context, id history.RunID, token history.Token, retryAt history.Time, reason string) error
+
+	// WakeDue makes the waiting runs ready whose timers have fallen due, in order, at most limit of them, and
+	// returns how many, and when the next timer falls due (zero: there is none).
+	WakeDue(ctx context.Context, limit int) (woken int, next history.Time, err error)
+
+	// ExpireLeases makes the runs ready whose leases ran out. It returns how many.
+	ExpireLeases(ctx context.Context) (int, error)
+}
+
+// Reader are the reads. They never wait for writers.
+type Reader interface {
+	// Run returns the projection of a run.
+	Run(ctx context.Context, id history.RunID) (history.Run, error)
+	// RunByKey finds a run by its caller-given id.
+	RunByKey(ctx context.Context, tenant, key string) (history.Run, error)
+	// RunByTask finds a run by its task id.
+	RunByTask(ctx context.Context, taskID string) (history.Run, error)
+	// History returns up to limit events from sequence from (1 is the first).
+	History(ctx context.Context, id history.RunID, from uint64, limit int) ([]history.Event, error)
+	// Inbox returns the items above after that no event has consumed, with the store's time of the reading: every
+	// item accepted before that time is among them.
+	Inbox(ctx context.Context, id history.RunID, after uint64) ([]history.InboxItem, history.Time, error)
+	// Interrupts returns the open questions of a run, oldest first.
+	Interrupts(ctx context.Context, id history.RunID) ([]history.Interrupt, error)
+	// Timers returns the timer rows of a run, earliest first.
+	Timers(ctx context.Context, id history.RunID) ([]history.Timer, error)
+	// DeadLetters returns the signals that reached the run after its end or were never received.
+	DeadLetters(ctx context.Context, id history.RunID) ([]history.InboxItem, error)
+	// List returns runs, newest first.
+	List(ctx context.Context, f Filter) (Page, error)
+	// Definitions calls fn for each kept definition, by name and version.
+	Definitions(ctx context.Context, fn func(name string, version int, data []byte) error) error
+	// Secret returns a random 32-byte key that lives as long as the store and is made on first use.
+	Secret(ctx context.Context, name string) ([]byte, error)
+	// Verify checks everything in the store (digest chains, indexes, invariants) and calls fn for each violation.
+	Verify(ctx context.Context, fn func(Violation)) error
+}
+
+// Filter selects runs. Zero fields select everything.
+type Filter struct {
+	// Tenant limits the list to one tenant; nil means all.
+	Tenant    *string
+	Statuses  []history.Status
+	Workflow  string
+	Tags      map[string]string
+	Questions bool // only runs with open questions
+	// Limit bounds the page (default 100, at most 1,000); After is the cursor of the page before.
+	Limit int
+	After string
+}
+
+// Page is a part of a list.
+type Page struct {
+	Runs []history.Run `json:"runs"`
+	// Next is the cursor of the next page; "" where this is the last.
+	Next string `json:"next,omitempty"`
+}
+
+// Violation is something that must not be.
+type Violation struct {
+	Run    history.RunID `json:"run"`
+	Rule   string        `json:"rule"`
+	Detail string        `json:"detail"`
+}

@@ -1,0 +1,90 @@
+package history
+
+// Start creates a run. Its first event is written in the same commit.
+type Start struct {
+	Spec  Spec
+	Input []byte
+	By    string
+	// Signal, if set, is put into the inbox in the same commit; on a duplicate start it is delivered to the run
+	// that is there.
+	Signal *InboxItem
+	// ReuseAfterFailure allows a key whose run failed or was canceled to start anew.
+	ReuseAfterFailure bool
+}
+
+// Batch is what the holder of a run commits: all of it or nothing.
+//
+// A store refuses it, and changes nothing, where
+//   - Token is not the newest claim of the run: ErrFenced;
+//   - After or Head is not the run's newest event: ErrSequence;
+//   - DecidedAt is set and the inbox holds an item that was accepted before it and is newer than InboxSeen: a wait
+//     was timed out that had been answered in time: ErrInboxMoved.
+//
+// In each case the holder drops its execution and, where it still holds the run, loads it again.
+type Batch struct {
+	Run   RunID
+	Token Token
+	// After is the sequence and Head the digest of the newest event that the holder has seen.
+	After uint64
+	Head  Digest
+	// Events are numbered After+1 and up. They must be in that order.
+	Events []Event
+	// Set and Clear are the changes to the timer index. Setting a row that is there is no error.
+	Set, Clear []Timer
+	// Open adds questions; Close removes the open questions with these keys.
+	Open  []Interrupt
+	Close []string
+	// Consume lists the inbox items that the events moved into the history.
+	Consume []uint64
+	// InboxSeen is the newest inbox item that the holder has considered; items above it make the run ready again.
+	InboxSeen uint64
+	// DecidedAt is the latest deadline at which the batch closed a wait for lack of a fact; zero where it closed none.
+	DecidedAt Time
+	// Children are started, and Signals are sent, in the same commit.
+	Children []Start
+	Signals  []OutboundSignal
+	// Next says what becomes of the run.
+	Next Next
+	// Reason is why the run blocks (NextBlocked).
+	Reason string
+}
+
+// OutboundSignal is a signal from one run to another.
+type OutboundSignal struct {
+	Run  RunID
+	Item InboxItem
+}
+
+// Next says what becomes of a run after a batch.
+type Next uint8
+
+const (
+	// NextRunning keeps the lease: steps are in flight.
+	NextRunning Next = iota
+	// NextWaiting gives the lease up until a timer, a signal or an answer. The store makes it ready at once where
+	// the inbox holds more than InboxSeen or a timer is due.
+	NextWaiting
+	// NextReady gives the lease up with work left: anybody may claim it.
+	NextReady
+	// NextBlocked gives the lease up: the history does not fit the code.
+	NextBlocked
+	// NextClosed is for a batch whose last event is terminal. Timers, questions and unconsumed inbox items go; the
+	// signals among them become dead letters. A child's outcome is put into its parent's inbox.
+	NextClosed
+)
+
+// WorkflowKey names the code of a run.
+type WorkflowKey struct {
+	Name    string `json:"name"`
+	Version int    `json:"version"`
+}
+
+// Claim is the right to advance one run, and what the holder must know.
+type Claim struct {
+	Run   Run
+	Token Token
+	// Now is the store's time of the claim.
+	Now Time
+	// Inbox holds all items that no event has consumed, oldest first.
+	Inbox []InboxItem
+}

@@ -1,0 +1,172 @@
+package history
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/fxamacker/cbor/v2"
+)
+
+// An event on disk:
+//
+//	+---------+--------------+----------------+----------------+-------------+
+//	| version | header bytes | header         | digest         | payload     |
+//	| 1 byte  | uvarint      | CBOR           | 32 bytes       | to the end  |
+//	+---------+--------------+----------------+----------------+-------------+
+//
+// The header is the Event as a CBOR map with integer keys (RFC 8949, core deterministic encoding), with the
+// SHA-256 of the payload under key 0 where there is a payload. The digest is SHA-256(digest before ‖ header). The
+// payload is outside: a record whose payload is missing while its header has a hash is an erased one, and still verifies.
+//
+// Other records (Spec, State, InboxItem, Interrupt) are:
+//
+//	+---------+-----------+
+//	| version | CBOR      |
+//	| 1 byte  |           |
+//	+---------+-----------+
+//
+// A reader accepts every version up to its own; golden files of each version are in testdata.
+const formatVersion = 1
+
+// header is an event as its digest covers it.
+type header struct {
+	PayloadHash *Digest `cbor:"0,keyasint,omitempty"`
+	Event
+}
+
+// Codec encodes and decodes the records of this package. The zero value is not usable: see [NewCodec].
+// It is immutable and safe for concurrent use.
+type Codec struct {
+	enc cbor.EncMode
+	dec cbor.DecMode
+}
+
+// NewCodec returns the codec of the current format version.
+func NewCodec() *Codec {
+	enc, err := cbor.CoreDetEncOptions().EncMode()
+	if err != nil {
+		panic(fmt.Sprintf("history: encoding options: %v", err)) // constant options: a build of another library
+	}
+	dec, err := cbor.DecOptions{
+		DupMapKey:         cbor.DupMapKeyEnforcedAPF,
+		MaxNestedLevels:   16,
+		MaxArrayElements:  1 << 20,
+		MaxMapPairs:       1 << 20,
+		IndefLength:       cbor.IndefLengthForbidden,
+		ExtraReturnErrors: cbor.ExtraDecErrorUnknownField,
+	}.DecMode()
+	if err != nil {
+		panic(fmt.Sprintf("history: decoding options: %v", err))
+	}
+	return &Codec{enc: enc, dec: dec}
+}
+
+// EncodeEvent encodes e as the successor of a history with digest prev, and returns the record and its digest.
+func (c *Codec) EncodeEvent(prev Digest, e *Event) ([]byte, Digest, error) {
+	h := header{Event: *e}
+	if len(e.Payload) > 0 {
+		sum := Sum(e.Payload)
+		h.PayloadHash = &sum
+	}
+	hb, err := c.enc.Marshal(&h)
+	if err != nil {
+		return nil, Digest{}, fmt.Errorf("encode event %d: %w", e.Seq, err)
+	}
+	d := prev.next(hb)
+	rec := make([]byte, 0, 1+binary.MaxVarintLen32+len(hb)+len(d)+len(e.Payload))
+	rec = append(rec, formatVersion)
+	rec = binary.AppendUvarint(rec, uint64(len(hb)))
+	rec = append(rec, hb...)
+	rec = append(rec, d[:]...)
+	rec = append(rec, e.Payload...)
+	return rec, d, nil
+}
+
+// DecodeEvent decodes a record. It copies what it returns: rec may be memory of a transaction. The digest is the
+// stored one; [Verify] checks it against the chain. A damaged record matches ErrCorrupt, one of a later version ErrFormat.
+func (c *Codec) DecodeEvent(rec []byte) (Event, Digest, error) {
+	p, err := splitEvent(rec)
+	if err != nil {
+		return Event{}, Digest{}, err
+	}
+	var h header
+	if err := c.dec.Unmarshal(p.header, &h); err != nil {
+		return Event{}, Digest{}, fmt.Errorf("event header: %w: %w", ErrCorrupt, err)
+	}
+	e := h.Event
+	switch {
+	case len(p.payload) > 0 && h.PayloadHash == nil:
+		return Event{}, Digest{}, fmt.Errorf("event %d: payload without a hash: %w", e.Seq, ErrCorrupt)
+	case len(p.payload) > 0 && Sum(p.payload) != *h.PayloadHash:
+		return Event{}, Digest{}, fmt.Errorf("event %d: payload does not match its hash: %w", e.Seq, ErrCorrupt)
+	case len(p.payload) > 0:
+		e.Payload = append([]byte(nil), p.payload...)
+	case h.PayloadHash != nil:
+		e.PayloadErased = true
+	}
+	if !e.Kind.Known() {
+		return Event{}, Digest{}, fmt.Errorf("event %d: %s: %w", e.Seq, e.Kind, ErrFormat)
+	}
+	return e, p.digest, nil
+}
+
+// eventParts are the pieces of an event record; header and payload are slices of it.
+type eventParts struct {
+	header, payload []byte
+	digest          Digest
+}
+
+func splitEvent(rec []byte) (eventParts, error) {
+	body, err := checkVersion("event", rec)
+	if err != nil {
+		return eventParts{}, err
+	}
+	n, k := binary.Uvarint(body)
+	if k <= 0 || n > uint64(len(body)-k) || len(body)-k-int(n) < len(Digest{}) {
+		return eventParts{}, fmt.Errorf("event: record of %d bytes is cut short: %w", len(rec), ErrCorrupt)
+	}
+	var p eventParts
+	p.header, body = body[k:k+int(n)], body[k+int(n):]
+	copy(p.digest[:], body)
+	p.payload = body[len(p.digest):]
+	return p, nil
+}
+
+func checkVersion(what string, rec []byte) ([]byte, error) {
+	switch {
+	case len(rec) == 0:
+		return nil, fmt.Errorf("%s: empty record: %w", what, ErrCorrupt)
+	case rec[0] == 0:
+		return nil, fmt.Errorf("%s: record version 0: %w", what, ErrCorrupt)
+	case rec[0] > formatVersion:
+		return nil, fmt.Errorf("%s: record version %d, this program reads up to %d: %w", what, rec[0], formatVersion, ErrFormat)
+	}
+	return rec[1:], nil
+}
+
+// Record is a record other than an event.
+type Record interface {
+	Spec | State | InboxItem | Interrupt
+}
+
+// Encode encodes a record.
+func Encode[R Record](c *Codec, r *R) ([]byte, error) {
+	b, err := c.enc.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encode %T: %w", r, err)
+	}
+	return append([]byte{formatVersion}, b...), nil
+}
+
+// Decode decodes a record. It copies what it returns.
+func Decode[R Record](c *Codec, rec []byte) (R, error) {
+	var r R
+	b, err := checkVersion(fmt.Sprintf("%T", r), rec)
+	if err != nil {
+		return r, err
+	}
+	if err := c.dec.Unmarshal(b, &r); err != nil {
+		return r, fmt.Errorf("%T: %w: %w", r, ErrCorrupt, err)
+	}
+	return r, nil
+}
