@@ -1,0 +1,96 @@
+package kernel
+
+import (
+	"context"
+	"time"
+
+	"github.com/perdure/perdure/history"
+	"github.com/perdure/perdure/timer"
+)
+
+// Input is what an activation is told.
+type Input struct {
+	// Now is the store's time.
+	Now history.Time
+	// Inbox are the items that the execution has not seen, in order.
+	Inbox []history.InboxItem
+	// Steps are the attempts that ended, in order of ending.
+	Steps []StepResult
+}
+
+// Activation is what an activation came to. The events must be durable before any effect begins.
+type Activation struct {
+	// After and Head are where the events attach.
+	After  uint64
+	Events []history.Event
+
+	Set, Clear []history.Timer
+	Open       []history.Interrupt
+	Close      []string
+	Consume    []uint64
+	InboxSeen  uint64
+	DecidedAt  history.Time
+	Children   []history.Start
+	Signals    []history.OutboundSignal
+
+	Next history.Next
+	// Diverged is set with history.NextBlocked.
+	Diverged *Divergence
+
+	// Start are the step attempts to begin.
+	Start []StepCall
+	// Stop are the running steps whose contexts end now.
+	Stop []StepStop
+	// Wake is the earliest deadline that is open, whatever it belongs to; zero: none.
+	Wake history.Time
+	// Warning is set once when the history nears its limit.
+	Warning string
+}
+
+// Empty reports whether there is nothing to commit.
+func (a *Activation) Empty() bool {
+	return len(a.Events) == 0 && len(a.Set) == 0 && len(a.Clear) == 0 && len(a.Consume) == 0 && a.Next == history.NextRunning
+}
+
+// StepSpec describes a step.
+type StepSpec struct {
+	Name string
+	// Run is the author's function, from context to JSON. A failure is in its canonical form.
+	Run   func(ctx context.Context) ([]byte, *history.Failure)
+	Retry timer.Backoff
+	// Max bounds the attempts; 0 means no bound. Total bounds the time from the first failure; 0 means none.
+	Max   int
+	Total time.Duration
+	// Timeout bounds one attempt from its start; 0 means none.
+	Timeout time.Duration
+	// AtMostOnce records that the step begins before it does; a second beginning is ambiguous.
+	AtMostOnce bool
+	// Operator leaves an ambiguous at-most-once step to an operator.
+	Operator bool
+}
+
+// StepCall is one attempt to begin.
+type StepCall struct {
+	Position       history.Position
+	Attempt        uint32
+	IdempotencyKey string
+	Timeout        time.Duration
+	Run            func(ctx context.Context) ([]byte, *history.Failure)
+	// Progress is what the attempt before reported last.
+	Progress []byte
+}
+
+// StepStop ends a running step's context.
+type StepStop struct {
+	Position history.Position
+	// Drop says that the result does not matter any more.
+	Drop bool
+}
+
+// StepResult is the end of one attempt.
+type StepResult struct {
+	Position history.Position
+	Attempt  uint32
+	Payload  []byte
+	Failure  *history.Failure
+}

@@ -1,0 +1,348 @@
+package kernel
+
+import (
+	"container/heap"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+
+	"github.com/perdure/perdure/history"
+	"github.com/perdure/perdure/signal"
+)
+
+// Func is a workflow function in its untyped form: JSON in, JSON or a canonical failure out.
+type Func func(b *Branch, input []byte) ([]byte, *history.Failure)
+
+// Options configure an execution. The zero value is usable.
+type Options struct {
+	// Log is where the author's lines and panics go (default: slog.Default()).
+	Log *slog.Logger
+	// Random is uniform in [0, 1) and jitters retries (default: math/rand/v2). It needs no record: what came of it is.
+	Random func() float64
+	// MaxEvents and MaxBytes bound the history of one generation (defaults 50,000 and 64 MiB). A run that goes over
+	// fails with history.FailureTooLong; from three quarters on Activation.Warning says so.
+	MaxEvents int
+	MaxBytes  int
+}
+
+func (o Options) withDefaults() Options {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Random == nil {
+		o.Random = rand.Float64
+	}
+	if o.MaxEvents == 0 {
+		o.MaxEvents = 50_000
+	}
+	if o.MaxBytes == 0 {
+		o.MaxBytes = 64 << 20
+	}
+	return o
+}
+
+// Execution is one run in memory. It is driven by one goroutine at a time.
+//
+// Invariants:
+//   - between two calls of Advance every branch is parked or done;
+//   - what it holds is what its committed events say: an execution whose batch was refused must be unloaded.
+type Execution struct {
+	spec       history.Spec
+	generation uint32
+	input      []byte
+	fn         Func
+	opts       Options
+
+	// events is the history at load, and cursor the first event that replay has not passed. Both are gone once the
+	// replay is over.
+	events   []history.Event
+	cursor   int
+	recorded recorded
+	// past is set while an event of the history is applied.
+	past   bool
+	loaded bool
+
+	now     history.Time
+	seq     uint64
+	bytes   int
+	first   uint64 // sequence of the generation's first event
+	entered uint64 // operations entered so far
+
+	root      *Branch
+	branches  []*Branch // all that have begun and are not done, for unloading
+	runnable  []*Branch
+	yield     chan struct{}
+	current   atomic.Pointer[Branch]
+	ops       map[history.Position]*operation
+	running   int // steps under way
+	deadlines deadlines
+
+	inbox     signal.Buffer
+	inboxSeen uint64
+
+	status           string
+	cancelRequested  bool
+	deadlineExceeded bool
+	warned           bool
+	closed           bool
+	diverged         *Divergence
+	unloading        bool
+
+	out Activation
+}
+
+// New prepares an execution of run under its history of the current generation. Nothing runs before the first Advance.
+func New(run *history.Run, events []history.Event, fn Func, opts Options) *Execution {
+	x := &Execution{
+		spec: run.Spec, generation: run.Generation, fn: fn, opts: opts.withDefaults(),
+		events: events, seq: run.Seq, inboxSeen: run.InboxSeen,
+		yield: make(chan struct{}),
+		ops:   make(map[history.Position]*operation),
+	}
+	x.recorded = index(events)
+	if len(events) > 0 {
+		x.input, x.first = events[0].Payload, events[0].Seq
+	}
+	x.root = newBranch(x, nil, nil, "", func(b *Branch) ([]byte, *history.Failure) { return fn(b, x.input) })
+	return x
+}
+
+// Seq is the sequence of the newest event, committed or in the last activation.
+func (x *Execution) Seq() uint64 { return x.seq }
+
+// InboxSeen is the newest inbox item that the execution was given.
+func (x *Execution) InboxSeen() uint64 { return x.inboxSeen }
+
+// Advance applies what has happened and runs the author's code until every branch waits.
+func (x *Execution) Advance(in Input) Activation {
+	x.out = Activation{After: x.seq}
+	x.now = in.Now
+	x.buffer(in.Inbox)
+	if !x.loaded {
+		x.load(in.Now)
+	}
+	for _, r := range in.Steps {
+		x.stepEnded(r)
+		x.drain()
+	}
+	x.applyInTime(in.Inbox)
+	x.finish()
+	return x.out
+}
+
+// Unload ends the goroutines of all branches, newest first. The execution is not usable afterwards. It waits for
+// the author's deferred functions.
+func (x *Execution) Unload() {
+	x.unloading = true
+	for _, b := range slices.Backward(x.branches) {
+		if b.started && !b.done {
+			x.run(b)
+		}
+	}
+}
+
+// load replays the history, and settles what the process before left in mid-air.
+func (x *Execution) load(now history.Time) {
+	x.loaded = true
+	if !x.spec.Deadline.IsZero() {
+		heap.Push(&x.deadlines, deadline{at: x.spec.Deadline})
+		if len(x.events) <= 1 {
+			x.out.Set = append(x.out.Set, history.Timer{At: x.spec.Deadline})
+		}
+	}
+	x.replay(now)
+	if x.diverged != nil {
+		return
+	}
+	x.events, x.recorded = nil, recorded{}
+	x.resumeSteps()
+	x.evaluateAll()
+	x.drain()
+}
+
+// buffer takes in the new items before any of the author's code runs, so that a receive sees all that was accepted.
+func (x *Execution) buffer(items []history.InboxItem) {
+	for i := range items {
+		if items[i].Kind == history.InboxSignal {
+			x.inbox.Add(items[i])
+		}
+		x.inboxSeen = max(x.inboxSeen, items[i].Seq)
+	}
+}
+
+// applyInTime merges the inbox with the deadlines that have passed, by instant; at equal instants the deadline wins.
+func (x *Execution) applyInTime(items []history.InboxItem) {
+	for x.diverged == nil {
+		d := x.earliest()
+		if d != nil && d.at > x.now {
+			d = nil
+		}
+		switch {
+		case d != nil && (len(items) == 0 || d.at <= items[0].AcceptedAt):
+			x.fire(d)
+		case len(items) > 0:
+			x.accept(items[0])
+			items = items[1:]
+		default:
+			return
+		}
+		x.drain()
+	}
+}
+
+// accept applies one inbox item.
+func (x *Execution) accept(item history.InboxItem) {
+	switch item.Kind {
+	case history.InboxSignal:
+		x.offer(item)
+	case history.InboxAnswer:
+		x.answered(item)
+	case history.InboxCancel:
+		x.cancelRun(item)
+	case history.InboxChild:
+		x.childClosed(item)
+	case history.InboxOperator:
+		x.operatorDecided(item)
+	}
+}
+
+// fire applies a deadline that has passed.
+func (x *Execution) fire(d *deadline) {
+	o := d.op
+	if o == nil {
+		x.exceedDeadline()
+		return
+	}
+	switch o.op {
+	case OpSleep:
+		x.emit(history.Event{Kind: history.TimerFired, Position: o.pos, Op: o.op})
+		x.settle(o, nil, nil)
+	case OpReceive:
+		x.decideBy(o.due)
+		x.emit(history.Event{Kind: history.ReceiveTimedOut, Position: o.pos, Op: o.op})
+		x.settle(o, nil, timedOut())
+	case OpAsk:
+		x.decideBy(o.due)
+		x.emit(history.Event{Kind: history.InterruptTimedOut, Position: o.pos, Op: o.op, Key: o.ask.key})
+		x.out.Close = append(x.out.Close, o.ask.key)
+		x.settle(o, nil, timedOut())
+	case OpStep:
+		x.begin(o)
+	}
+}
+
+// decideBy notes that a wait was closed for lack of a fact accepted before t.
+func (x *Execution) decideBy(t history.Time) { x.out.DecidedAt = max(x.out.DecidedAt, t) }
+
+func timedOut() *history.Failure {
+	return &history.Failure{Kind: history.FailureTimeout, Message: "the deadline passed"}
+}
+
+// emit appends an event to the activation.
+func (x *Execution) emit(e history.Event) {
+	x.seq++
+	e.Seq, e.At, e.Generation = x.seq, x.now, x.generation
+	x.bytes += len(e.Payload) + 128
+	x.out.Events = append(x.out.Events, e)
+	if e.Inbox != 0 {
+		x.out.Consume = append(x.out.Consume, e.Inbox)
+	}
+}
+
+// drain runs the branches that can run, first in, first out, until there are none.
+func (x *Execution) drain() {
+	for len(x.runnable) > 0 && x.diverged == nil {
+		b := x.runnable[0]
+		x.runnable = x.runnable[1:]
+		x.run(b)
+		if b.done && x.diverged == nil {
+			x.returned(b)
+		}
+	}
+}
+
+// run lets one branch run until it parks or ends.
+func (x *Execution) run(b *Branch) {
+	x.current.Store(b)
+	if b.started {
+		b.resume <- struct{}{}
+	} else {
+		b.started = true
+		x.branches = append(x.branches, b)
+		go b.main()
+	}
+	<-x.yield
+	x.current.Store(nil)
+}
+
+// returned handles the end of a branch's function.
+func (x *Execution) returned(b *Branch) {
+	if b.next < len(b.recorded) {
+		r := b.recorded[b.next]
+		x.diverged = &Divergence{Seq: r.events[0].Seq, Branch: b.path, Expected: describe(r.op, r.pos), Found: "return"}
+		return
+	}
+	if i := slices.Index(x.branches, b); i >= 0 {
+		x.branches = slices.Delete(x.branches, i, i+1)
+	}
+	if b.fork != nil {
+		x.branchReturned(b)
+	}
+}
+
+// finish closes the activation: the terminal event, or what the run waits for.
+func (x *Execution) finish() {
+	out := &x.out
+	out.InboxSeen = x.inboxSeen
+	switch {
+	case x.diverged != nil:
+		*out = Activation{After: out.After, Next: history.NextBlocked, Diverged: x.diverged}
+		return
+	case x.root.done && !x.closed:
+		x.close(x.root.payload, x.root.failure)
+	case !x.closed:
+		x.checkLimits()
+	}
+	switch {
+	case x.closed:
+		out.Next = history.NextClosed
+	case x.running > 0:
+		out.Next = history.NextRunning
+	default:
+		out.Next = history.NextWaiting
+	}
+	if d := x.earliest(); d != nil {
+		out.Wake = d.at
+	}
+}
+
+// close emits the terminal event.
+func (x *Execution) close(payload []byte, f *history.Failure) {
+	x.closed = true
+	switch {
+	case f == nil:
+		x.emit(history.Event{Kind: history.RunCompleted, Payload: payload})
+	case x.cancelRequested && f.Has(history.FailureCanceled):
+		x.emit(history.Event{Kind: history.RunCanceled, Failure: f})
+	case x.deadlineExceeded && f.Kind != history.FailureDeadline:
+		x.emit(history.Event{Kind: history.RunFailed, Failure: &history.Failure{
+			Kind: history.FailureDeadline, Message: "the run's deadline passed", Cause: f,
+		}})
+	default:
+		x.emit(history.Event{Kind: history.RunFailed, Failure: f})
+	}
+}
+
+// checkLimits fails a run whose history is over its limit, and warns well before.
+func (x *Execution) checkLimits() {
+	n := int(x.seq - x.first)
+	switch {
+	case n > x.opts.MaxEvents || x.bytes > x.opts.MaxBytes:
+		x.out.Start, x.out.Stop = nil, x.stopAll()
+		x.close(nil, &history.Failure{Kind: history.FailureTooLong, Final: true, Message: limitText(n, x.bytes, x.opts)})
+	case !x.warned && (n > x.opts.MaxEvents/4*3 || x.bytes > x.opts.MaxBytes/4*3):
+		x.warned = true
+		x.out.Warning = limitText(n, x.bytes, x.opts)
+	}
+}

@@ -1,0 +1,122 @@
+package kernel
+
+import (
+	"container/heap"
+
+	"github.com/perdure/perdure/history"
+)
+
+// The operation types, as the history has them. They are part of the durable format.
+const (
+	OpValue   = "value"
+	OpStep    = "step"
+	OpSleep   = "sleep"
+	OpReceive = "receive"
+	OpAsk     = "ask"
+	OpChild   = "child"
+	OpSignal  = "signal"
+	OpEach    = "each"
+	OpAll     = "all"
+	OpRace    = "race"
+	OpScope   = "scope"
+)
+
+// operation is a durable operation that a branch has entered and not left.
+type operation struct {
+	pos      history.Position
+	op       string
+	branch   *Branch
+	number   uint64 // orders operations by when they were entered
+	recorded *recordedOp
+
+	payload []byte
+	failure *history.Failure
+	// item is the inbox item that closed the operation.
+	name, key, by string
+
+	// due is the deadline, the timer or the next attempt; zero: none. row is the timer row that the store has.
+	due, row history.Time
+
+	step  *stepState
+	names []string // the signals that a receive waits for
+	ask   *askState
+	fork  *fork
+}
+
+// settle ends an operation with a result; its branch runs again in turn.
+func (x *Execution) settle(o *operation, payload []byte, f *history.Failure) {
+	x.leave(o)
+	o.payload, o.failure = payload, f
+	x.runnable = append(x.runnable, o.branch)
+}
+
+// leave ends an operation at once, without the branch having parked in it.
+func (x *Execution) leave(o *operation) {
+	delete(x.ops, o.pos)
+	o.due = 0
+	x.clearRow(o)
+	o.branch.open.Store(nil)
+}
+
+// setDue sets the operation's deadline, without a timer row.
+func (x *Execution) setDue(o *operation, due history.Time) {
+	o.due = due
+	if due.IsZero() {
+		return
+	}
+	heap.Push(&x.deadlines, deadline{at: due, number: o.number, op: o})
+}
+
+// arm sets the operation's deadline and its timer row.
+func (x *Execution) arm(o *operation, due history.Time) {
+	x.setDue(o, due)
+	x.clearRow(o)
+	if o.row = due; !due.IsZero() && !x.quiet() {
+		x.out.Set = append(x.out.Set, history.Timer{At: due, Position: o.pos})
+	}
+}
+
+func (x *Execution) clearRow(o *operation) {
+	if !o.row.IsZero() && !x.quiet() {
+		x.out.Clear = append(x.out.Clear, history.Timer{At: o.row, Position: o.pos})
+	}
+	o.row = 0
+}
+
+// deadline is an entry of the heap; it is stale where the operation's due has changed since.
+type deadline struct {
+	at     history.Time
+	number uint64
+	op     *operation // nil: the run's own deadline
+}
+
+// deadlines orders by instant, then by age, so that what falls due together fires in a fixed order.
+type deadlines []deadline
+
+func (h deadlines) Len() int { return len(h) }
+func (h deadlines) Less(i, j int) bool {
+	if h[i].at != h[j].at {
+		return h[i].at < h[j].at
+	}
+	return h[i].number < h[j].number
+}
+func (h deadlines) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *deadlines) Push(v any)   { *h = append(*h, v.(deadline)) }
+func (h *deadlines) Pop() any {
+	old := *h
+	d := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return d
+}
+
+// earliest returns the next deadline that still holds, or nil.
+func (x *Execution) earliest() *deadline {
+	for len(x.deadlines) > 0 {
+		d := &x.deadlines[0]
+		if d.op == nil && !x.deadlineExceeded || d.op != nil && d.op.due == d.at {
+			return d
+		}
+		heap.Pop(&x.deadlines)
+	}
+	return nil
+}

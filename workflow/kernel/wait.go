@@ -1,0 +1,141 @@
+package kernel
+
+import (
+	"slices"
+	"time"
+
+	"github.com/perdure/perdure/history"
+	"github.com/perdure/perdure/signal"
+)
+
+// Value returns what make made the first time the branch came here.
+func (b *Branch) Value(name string, make func() ([]byte, *history.Failure)) ([]byte, *history.Failure) {
+	o, f := b.enter(OpValue, name)
+	if f != nil {
+		return nil, f
+	}
+	defer b.x.leave(o)
+	if e := o.recorded.immediate(); e != nil {
+		o.recorded.handled = true
+		return e.Payload, e.Failure
+	}
+	payload, f := make()
+	if f != nil {
+		return nil, f
+	}
+	b.x.emit(history.Event{Kind: history.ValueRecorded, Position: o.pos, Op: o.op, Payload: payload})
+	return payload, nil
+}
+
+// Now is the store's time of this activation. It is not recorded: see Value.
+func (b *Branch) Now() history.Time { return b.x.now }
+
+// Status sets the run's status text. It is no operation: a change of texts never blocks a run.
+func (b *Branch) Status(text string) *history.Failure {
+	if f := b.misused("status", text); f != nil {
+		return f
+	}
+	if x := b.x; !x.quiet() && x.status != text {
+		x.status = text
+		x.emit(history.Event{Kind: history.StatusReported, Message: text})
+	}
+	return nil
+}
+
+// Sleep waits for d; it returns nil where nothing interrupted it.
+func (b *Branch) Sleep(name string, d time.Duration) *history.Failure {
+	o, f := b.enter(OpSleep, name)
+	if f != nil {
+		return f
+	}
+	x := b.x
+	due := x.now.Add(max(d, 0))
+	if o.recorded != nil {
+		due = o.recorded.events[0].Due
+	} else {
+		x.emit(history.Event{Kind: history.TimerSet, Position: o.pos, Op: o.op, Due: due})
+	}
+	x.arm(o, due)
+	_, f = b.wait(o)
+	return f
+}
+
+// ReceiveSpec describes a wait for signals.
+type ReceiveSpec struct {
+	// Name names the operation; Signals are the names waited for.
+	Name    string
+	Signals []string
+	// Within bounds the wait; nil means no bound. Zero takes what is there and does not wait.
+	Within *time.Duration
+}
+
+// Received is a signal.
+type Received struct {
+	Name    string
+	ID      string
+	By      string
+	Payload []byte
+}
+
+// Receive waits for the oldest signal of the names.
+func (b *Branch) Receive(spec ReceiveSpec) (Received, *history.Failure) {
+	o, f := b.enter(OpReceive, spec.Name)
+	if f != nil {
+		return Received{}, f
+	}
+	x := b.x
+	o.names = spec.Signals
+	if e := o.recorded.immediate(); e != nil {
+		o.recorded.handled = true
+		x.leave(o)
+		return Received{Name: e.Name, ID: e.Key, By: e.By, Payload: e.Payload}, failureOf(e)
+	}
+	if o.recorded != nil {
+		x.arm(o, o.recorded.events[0].Due)
+	} else if item, ok := x.inbox.Take(o.names, 0); ok {
+		x.emit(signalReceived(o, item))
+		x.leave(o)
+		return Received{Name: item.Name, ID: item.Key, By: item.By, Payload: item.Payload}, nil
+	} else if spec.Within != nil && *spec.Within <= 0 {
+		x.decideBy(x.now)
+		x.emit(history.Event{Kind: history.ReceiveTimedOut, Position: o.pos, Op: o.op})
+		x.leave(o)
+		return Received{}, timedOut()
+	} else {
+		x.openReceive(o, spec)
+	}
+	payload, f := b.wait(o)
+	return Received{Name: o.name, ID: o.key, By: o.by, Payload: payload}, f
+}
+
+func (x *Execution) openReceive(o *operation, spec ReceiveSpec) {
+	var due history.Time
+	if spec.Within != nil {
+		due = x.now.Add(*spec.Within)
+	}
+	x.emit(history.Event{Kind: history.ReceiveOpened, Position: o.pos, Op: o.op, Names: o.names, Due: due})
+	x.arm(o, due)
+}
+
+func signalReceived(o *operation, item history.InboxItem) history.Event {
+	return history.Event{
+		Kind: history.SignalReceived, Position: o.pos, Op: o.op, Name: item.Name, Key: item.Key, By: item.By,
+		Inbox: item.Seq, Payload: item.Payload,
+	}
+}
+
+// offer gives a new signal to the oldest receive that waits for it, unless a receive has taken it already.
+func (x *Execution) offer(item history.InboxItem) {
+	for _, o := range x.openOps() {
+		if o.op != OpReceive || !slices.Contains(o.names, item.Name) || !signal.InTime(item.AcceptedAt, o.due) {
+			continue
+		}
+		if !x.inbox.Remove(item) {
+			return
+		}
+		x.emit(signalReceived(o, item))
+		o.name, o.key, o.by = item.Name, item.Key, item.By
+		x.settle(o, item.Payload, nil)
+		return
+	}
+}
