@@ -19,6 +19,7 @@ const (
 
 	bbolt      = "go.etcd.io/bbolt"
 	cbor       = "github.com/fxamacker/cbor/v2"
+	cel        = "cel.dev/cel-go"
 	cobra      = "github.com/spf13/cobra"
 	goleak     = "go.uber.org/goleak"
 	jsonschema = "github.com/google/jsonschema-go"
@@ -60,7 +61,7 @@ var rules = map[string]rule{
 	"mcptasks":         {folders: []string{"history", "workflow"}, libraries: []string{jsonschema, mcpSDK, ulid, xsync}},
 	"cmd": {
 		folders:   []string{"engine", "engine/boltstore", "history", "mcptasks", "signal", "timer", "worker", "workflow"},
-		libraries: []string{cobra, jsonschema, mcpSDK, ulid, xsync, xsys, yaml},
+		libraries: []string{cel, cobra, jsonschema, mcpSDK, ulid, xsync, xsys, yaml},
 	},
 	"docs": {
 		folders:   []string{"engine", "engine/boltstore", "history", "mcptasks", "signal", "timer", "worker", "workflow"},
