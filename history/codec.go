@@ -49,11 +49,12 @@ func NewCodec() *Codec {
 	}
 	dec, err := cbor.DecOptions{
 		DupMapKey:         cbor.DupMapKeyEnforcedAPF,
-		MaxNestedLevels:   16,
+		MaxNestedLevels:   64,
 		MaxArrayElements:  1 << 20,
 		MaxMapPairs:       1 << 20,
 		IndefLength:       cbor.IndefLengthForbidden,
 		ExtraReturnErrors: cbor.ExtraDecErrorUnknownField,
+		UTF8:              cbor.UTF8DecodeInvalid, // an error's text may be any bytes: what was written is read back
 	}.DecMode()
 	if err != nil {
 		panic(fmt.Sprintf("history: decoding options: %v", err))

@@ -26,6 +26,8 @@ const (
 	FailureEncoding FailureKind = "encoding"
 	// FailureAmbiguous is an at-most-once step whose outcome nobody knows.
 	FailureAmbiguous FailureKind = "ambiguous"
+	// FailureDeclined is a person's refusal to answer.
+	FailureDeclined FailureKind = "declined"
 	// FailureTerminated is an operator's terminate.
 	FailureTerminated FailureKind = "terminated"
 	// FailureMisuse is a durable operation called where it may not be.

@@ -16,6 +16,8 @@ type Question struct {
 	// Schema is the JSON Schema of the answer's content. Ask fills it in from the answer's Go type: an object whose
 	// properties are strings, numbers, booleans or enumerations (the subset that MCP elicitation forms can show).
 	Schema json.RawMessage `json:"schema,omitempty"`
+	// ProposalSchema is the JSON Schema of an edited proposal. Ask fills it in from the proposal's Go type.
+	ProposalSchema json.RawMessage `json:"proposalSchema,omitempty"`
 }
 
 // Action is what a person did with a question.

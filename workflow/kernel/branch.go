@@ -149,7 +149,7 @@ func (b *Branch) enter(op, name string) (*operation, *history.Failure) {
 	}
 	pos := b.path.At(name, b.occurrences[name])
 	b.occurrences[name]++
-	if f := b.canceled(); f != nil {
+	if f := b.canceled(); f != nil && op != OpValue {
 		return nil, f
 	}
 	o := &operation{pos: pos, op: op, branch: b, number: x.entered}

@@ -1,0 +1,105 @@
+package history
+
+import "fmt"
+
+// Apply adds event e to the projection: head is the digest of the history up to e, size its encoded bytes. It is
+// what a commit and a replay share, so that a replayed history equals the stored projection. On error s is unchanged.
+//
+// Not every field follows from events alone: Status between start and end, the inbox counters, Epoch and Claimed
+// follow from commits ([State.Settle]); Questions is lowered when an answer is accepted.
+func (s *State) Apply(e *Event, head Digest, size int) error {
+	switch {
+	case s.Status.Terminal():
+		return fmt.Errorf("event %d (%s) after the end: %w", e.Seq, e.Kind, ErrTerminal)
+	case e.Seq != s.Seq+1:
+		return fmt.Errorf("event %d (%s) does not follow event %d: %w", e.Seq, e.Kind, s.Seq, ErrSequence)
+	case (e.Seq == 1) != (e.Kind == RunStarted):
+		return fmt.Errorf("event %d is %q: %w", e.Seq, e.Kind, ErrInvalid)
+	case e.Generation != s.Generation:
+		return fmt.Errorf("event %d (%s) is of generation %d, the run is in %d: %w", e.Seq, e.Kind, e.Generation, s.Generation, ErrInvalid)
+	}
+	s.Seq, s.Head, s.Bytes = e.Seq, head, s.Bytes+uint64(size)
+	switch e.Kind {
+	case RunStarted:
+		s.Status, s.GenerationSeq = StatusReady, e.Seq
+		s.Touch(e.At)
+	case RunContinued:
+		s.Generation++
+		s.GenerationSeq = e.Seq
+	case StatusReported:
+		s.Message = e.Message
+		s.Touch(e.At)
+	case InterruptOpened:
+		s.Questions++
+		s.Touch(e.At)
+	case RunCompleted:
+		s.end(StatusCompleted, e)
+	case RunFailed:
+		s.end(StatusFailed, e)
+	case RunCanceled:
+		s.end(StatusCanceled, e)
+	}
+	return nil
+}
+
+func (s *State) end(status Status, e *Event) {
+	s.Status, s.Reason, s.Failure = status, "", e.Failure
+	s.Questions = 0
+	s.ClosedAt = e.At
+	s.Touch(e.At)
+}
+
+// Touch moves UpdatedAt forward to at: something that a client sees has changed.
+func (s *State) Touch(at Time) { s.UpdatedAt = max(s.UpdatedAt, at) }
+
+// Settle sets what a commit decides beside its events: the status between start and end, who held the run, what
+// of the inbox was considered. due says that a timer of the run has fallen due. Call it after the events were applied.
+func (s *State) Settle(b *Batch, due bool) {
+	s.Epoch, s.Claimed = b.Token.Epoch, true
+	s.InboxSeen = max(s.InboxSeen, b.InboxSeen)
+	if s.Status.Terminal() {
+		return
+	}
+	s.Reason = ""
+	switch b.Next {
+	case NextRunning:
+		s.Status = StatusRunning
+	case NextReady:
+		s.Status = StatusReady
+	case NextBlocked:
+		s.Status, s.Reason = StatusBlocked, b.Reason
+	case NextWaiting, NextClosed: // NextClosed is terminal: see above
+		s.Status = StatusWaiting
+		if due || s.InboxHead > s.InboxSeen {
+			s.Status = StatusReady
+		}
+	}
+}
+
+// Accept numbers an item, which the store has stamped, and reports whether it makes a waiting run ready.
+func (s *State) Accept(i *InboxItem) (ready bool) {
+	s.InboxHead++
+	i.Seq = s.InboxHead
+	if i.Kind == InboxCancel {
+		s.CancelRequested = i.AcceptedAt
+		s.Touch(i.AcceptedAt)
+	}
+	return s.Wake()
+}
+
+// Wake makes a waiting run ready and reports whether it was waiting.
+func (s *State) Wake() bool {
+	if s.Status != StatusWaiting {
+		return false
+	}
+	s.Status = StatusReady
+	return true
+}
+
+// Closed counts down n questions that are no longer open.
+func (s *State) Closed(n int, at Time) {
+	if n > 0 {
+		s.Questions = max(0, s.Questions-n)
+		s.Touch(at)
+	}
+}

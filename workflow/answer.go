@@ -1,0 +1,97 @@
+package workflow
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// AnswerError says why an answer does not fit its question. The question stays open.
+type AnswerError struct {
+	// Field is where the answer is wrong; "" for the whole.
+	Field  string
+	Reason string
+}
+
+func (e *AnswerError) Error() string {
+	if e.Field == "" {
+		return "the answer does not fit the question: " + e.Reason
+	}
+	return fmt.Sprintf("the answer does not fit the question: %s: %s", e.Field, e.Reason)
+}
+
+// Check reports whether the answer fits the question, and returns it in its stored form. The error is an *AnswerError.
+func (q *Question) Check(a Answer) (Answer, error) {
+	switch a.Action {
+	case Accept:
+	case Decline, Dismiss:
+		a.Content = nil
+		return a, nil
+	default:
+		return a, &AnswerError{Field: "action", Reason: fmt.Sprintf("%q is not one of accept, decline, dismiss", a.Action)}
+	}
+	if q.Approval {
+		return q.checkDecision(a)
+	}
+	if len(a.Content) == 0 {
+		return a, &AnswerError{Field: "content", Reason: "is missing"}
+	}
+	if err := validate(q.Schema, a.Content); err != nil {
+		return a, &AnswerError{Field: "content", Reason: err.Error()}
+	}
+	return a, nil
+}
+
+// checkDecision applies the rules of an approval: an edit needs the value, a rejection a reason.
+func (q *Question) checkDecision(a Answer) (Answer, error) {
+	var d Decision
+	if err := json.Unmarshal(a.Content, &d); err != nil {
+		return a, &AnswerError{Field: "content", Reason: "want an object with decision, and value or reason: " + err.Error()}
+	}
+	switch d.Decision {
+	case Approve:
+		d.Value = ""
+	case Edit:
+		if d.Value == "" {
+			return a, &AnswerError{Field: "value", Reason: "an edit needs the edited proposal, as JSON text"}
+		}
+		if !json.Valid([]byte(d.Value)) {
+			return a, &AnswerError{Field: "value", Reason: "is not JSON"}
+		}
+		if q.ProposalSchema != nil {
+			if err := validate(q.ProposalSchema, []byte(d.Value)); err != nil {
+				return a, &AnswerError{Field: "value", Reason: err.Error()}
+			}
+		}
+	case Reject:
+		d.Value = ""
+		if d.Reason == "" {
+			return a, &AnswerError{Field: "reason", Reason: "a rejection needs a reason"}
+		}
+	default:
+		return a, &AnswerError{Field: "decision", Reason: fmt.Sprintf("%q is not one of approve, edit, reject", d.Decision)}
+	}
+	content, err := json.Marshal(d)
+	if err != nil {
+		return a, fmt.Errorf("encode decision: %w", err)
+	}
+	a.Content = content
+	return a, nil
+}
+
+func validate(schema, value json.RawMessage) error {
+	var s jsonschema.Schema
+	if err := json.Unmarshal(schema, &s); err != nil {
+		return fmt.Errorf("schema: %w", err)
+	}
+	r, err := s.Resolve(&jsonschema.ResolveOptions{})
+	if err != nil {
+		return fmt.Errorf("schema: %w", err)
+	}
+	var v any
+	if err := json.Unmarshal(value, &v); err != nil {
+		return fmt.Errorf("is not JSON: %w", err)
+	}
+	return r.Validate(v)
+}

@@ -1,0 +1,178 @@
+package workflow
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/perdure/perdure/history"
+)
+
+// The errors of durable operations, for errors.Is. They hold after replay.
+var (
+	// ErrTimeout: a deadline of a step, a receive or a question passed.
+	ErrTimeout = errors.New("timeout")
+	// ErrCanceled: the run was asked to end, or another branch decided.
+	ErrCanceled = errors.New("canceled")
+	// ErrDeadline: the run's own deadline passed.
+	ErrDeadline = errors.New("run deadline passed")
+	// ErrDeclined: a person declined to answer.
+	ErrDeclined = errors.New("declined")
+	// ErrAmbiguous: an at-most-once step may or may not have taken effect.
+	ErrAmbiguous = errors.New("outcome unknown")
+	// ErrTooLarge: a result is over the size limit.
+	ErrTooLarge = errors.New("too large")
+	// ErrEncoding: a value does not encode to, or decode from, JSON.
+	ErrEncoding = errors.New("encoding")
+	// ErrPanic: a step or a branch panicked.
+	ErrPanic = errors.New("panic")
+	// ErrMisuse: a durable operation was called where it may not be; the text says what to do instead.
+	ErrMisuse = errors.New("misuse of a durable operation")
+)
+
+// sentinel maps what is stored to what errors.Is finds.
+func sentinel(k history.FailureKind) error {
+	switch k {
+	case history.FailureTimeout:
+		return ErrTimeout
+	case history.FailureCanceled:
+		return ErrCanceled
+	case history.FailureDeadline:
+		return ErrDeadline
+	case history.FailureAmbiguous:
+		return ErrAmbiguous
+	case history.FailureTooLarge:
+		return ErrTooLarge
+	case history.FailureEncoding:
+		return ErrEncoding
+	case history.FailurePanic:
+		return ErrPanic
+	case history.FailureMisuse:
+		return ErrMisuse
+	case history.FailureDeclined:
+		return ErrDeclined
+	}
+	return nil
+}
+
+// OpError is the failure of a durable operation other than a step. errors.Is finds its kind.
+type OpError struct {
+	// Op is the operation ("receive", "ask") and Name what the author called it.
+	Op, Name string
+	failure  *history.Failure
+}
+
+func (e *OpError) Error() string { return fmt.Sprintf("%s %q: %s", e.Op, e.Name, e.failure.Error()) }
+
+// Is finds the declared kinds.
+func (e *OpError) Is(target error) bool { return failureIs(e.failure, target) }
+
+// StepError is the failure of a step, after its last attempt.
+type StepError struct {
+	// Step is what the author called the step.
+	Step string
+	// Attempts counts the attempts that were made.
+	Attempts int
+	failure  *history.Failure
+}
+
+func (e *StepError) Error() string {
+	if e.Attempts > 1 {
+		return fmt.Sprintf("step %q failed after %d attempts: %s", e.Step, e.Attempts, e.failure.Error())
+	}
+	return fmt.Sprintf("step %q: %s", e.Step, e.failure.Error())
+}
+
+// Is finds the declared kinds.
+func (e *StepError) Is(target error) bool { return failureIs(e.failure, target) }
+
+// Cause is the text of the error that the step's function returned.
+func (e *StepError) Cause() string { return e.failure.Error() }
+
+// As finds a *ProtocolError that the step's function returned.
+func (e *StepError) As(target any) bool { return failureAs(e.failure, target) }
+
+// ProtocolError fails a run with an error of the front end's protocol: an MCP task becomes "failed" with this
+// JSON-RPC error. Any other error makes the tool's result an error, and the task "completed". The text and the data
+// reach the client.
+type ProtocolError struct {
+	Code    int64
+	Message string
+	Data    json.RawMessage
+}
+
+func (e *ProtocolError) Error() string { return fmt.Sprintf("protocol error %d: %s", e.Code, e.Message) }
+
+// Final marks an error of a step as not worth a retry. Its text is err's.
+func Final(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &finalError{err}
+}
+
+type finalError struct{ err error }
+
+func (e *finalError) Error() string { return e.err.Error() }
+func (e *finalError) Unwrap() error { return e.err }
+
+// failureIs reports whether the failure, or one under it, is of the target's kind.
+func failureIs(f *history.Failure, target error) bool {
+	for ; f != nil; f = f.Cause {
+		if s := sentinel(f.Kind); s != nil && s == target {
+			return true
+		}
+	}
+	return false
+}
+
+func failureAs(f *history.Failure, target any) bool {
+	p, ok := target.(**ProtocolError)
+	for ; ok && f != nil; f = f.Cause {
+		if f.Kind == history.FailureProtocol {
+			*p = &ProtocolError{Code: f.Code, Message: f.Message, Data: f.Data}
+			return true
+		}
+	}
+	return false
+}
+
+// failureOf is the canonical form of an error that the author's code returned.
+func failureOf(err error) *history.Failure {
+	if err == nil {
+		return nil
+	}
+	f := &history.Failure{Kind: history.FailureApplication, Message: err.Error()}
+	var final *finalError
+	f.Final = errors.As(err, &final)
+	var proto *ProtocolError
+	var step *StepError
+	var op *OpError
+	var branch *branchError
+	switch {
+	case errors.As(err, &proto):
+		f.Kind, f.Code, f.Message, f.Data = history.FailureProtocol, proto.Code, proto.Message, proto.Data
+	case errors.As(err, &step):
+		f.Cause = step.failure
+	case errors.As(err, &op):
+		f.Cause = op.failure
+	case errors.As(err, &branch):
+		f.Cause = branch.failure
+	default:
+		f.Cause = declaredCause(err)
+	}
+	return f
+}
+
+// declaredCause keeps the kind of an error that wraps one of the Err… values.
+func declaredCause(err error) *history.Failure {
+	for _, k := range []history.FailureKind{
+		history.FailureTimeout, history.FailureCanceled, history.FailureDeadline, history.FailureAmbiguous,
+		history.FailureTooLarge, history.FailureEncoding, history.FailureMisuse, history.FailureDeclined,
+	} {
+		if errors.Is(err, sentinel(k)) {
+			return &history.Failure{Kind: k}
+		}
+	}
+	return nil
+}

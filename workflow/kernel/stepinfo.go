@@ -1,0 +1,48 @@
+package kernel
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/perdure/perdure/history"
+)
+
+// StepInfo is what a step's function can know of itself.
+type StepInfo struct {
+	Run      history.RunID
+	Position history.Position
+	// Attempt counts from 1.
+	Attempt uint32
+	// IdempotencyKey is the same for all attempts of the step, and for no other step. Give it to whatever the step
+	// calls: an attempt whose result was lost is repeated.
+	IdempotencyKey string
+	// Token is the fencing token under which the attempt runs. It only grows: what remembers the highest one it has
+	// seen can refuse a late attempt.
+	Token history.Token
+	// Log is where a panic's stack goes; it names the step.
+	Log *slog.Logger
+}
+
+type stepInfoKey struct{}
+
+// WithStepInfo returns a context that carries info.
+func WithStepInfo(ctx context.Context, info StepInfo) context.Context {
+	return context.WithValue(ctx, stepInfoKey{}, info)
+}
+
+// StepInfoFrom returns what WithStepInfo put there.
+func StepInfoFrom(ctx context.Context) (StepInfo, bool) {
+	info, ok := ctx.Value(stepInfoKey{}).(StepInfo)
+	return info, ok
+}
+
+// ReportPanic logs the stack of a step that panicked. The history keeps only that it did: the text of a panic may
+// hold anything.
+func ReportPanic(ctx context.Context, value any, stack []byte) {
+	info, _ := StepInfoFrom(ctx)
+	log := info.Log
+	if log == nil {
+		log = slog.Default()
+	}
+	log.Error("step panicked", "run", info.Run, "step", info.Position, "attempt", info.Attempt, "panic", value, "stack", string(stack))
+}
