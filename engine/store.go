@@ -32,19 +32,8 @@ type Store interface {
 	Subscribe(fn func(Change)) (cancel func())
 }
 
-// Change says that something about a run changed.
-type Change struct {
-	Run    history.RunID
-	Tenant string
-	// Status is the run's status after the change.
-	Status history.Status
-	// Ready says that the run waits for a worker.
-	Ready bool
-	// Inbox says that the inbox got an item.
-	Inbox bool
-	// Timer is the earliest timer that the commit set; zero where it set none.
-	Timer history.Time
-}
+// Change is history.Change: what a subscriber is told.
+type Change = history.Change
 
 // Facts are the writes of those who do not hold the run. Each is durable before it returns.
 type Facts interface {
@@ -98,19 +87,8 @@ func (d Delivery) String() string {
 	return "unknown"
 }
 
-// ClaimRequest asks for work.
-type ClaimRequest struct {
-	// Owner names the worker's incarnation: never reused.
-	Owner string
-	// Workflows are the only runs wanted.
-	Workflows []history.WorkflowKey
-	// Queues limits the claim to these; nil means all.
-	Queues []string
-	// Max bounds the number of claims.
-	Max int
-	// TTL is how long each lease lasts without renewal.
-	TTL time.Duration
-}
+// ClaimRequest is history.ClaimRequest.
+type ClaimRequest = history.ClaimRequest
 
 // Leases are the writes of workers.
 type Leases interface {

@@ -1,5 +1,7 @@
 package history
 
+import "time"
+
 // Start creates a run. Its first event is written in the same commit.
 type Start struct {
 	Spec  Spec
@@ -87,4 +89,32 @@ type Claim struct {
 	Now Time
 	// Inbox holds all items that no event has consumed, oldest first.
 	Inbox []InboxItem
+}
+
+// ClaimRequest asks a store for work.
+type ClaimRequest struct {
+	// Owner names the worker's incarnation: never reused.
+	Owner string
+	// Workflows are the only runs wanted.
+	Workflows []WorkflowKey
+	// Queues limits the claim to these; nil means all.
+	Queues []string
+	// Max bounds the number of claims.
+	Max int
+	// TTL is how long each lease lasts without renewal.
+	TTL time.Duration
+}
+
+// Change says that something about a run changed. It is a hint: everything is in the store.
+type Change struct {
+	Run    RunID
+	Tenant string
+	// Status is the run's status after the change.
+	Status Status
+	// Ready says that the run waits for a worker.
+	Ready bool
+	// Inbox says that the inbox got an item.
+	Inbox bool
+	// Timer is the earliest timer that the commit set; zero where it set none.
+	Timer Time
 }
