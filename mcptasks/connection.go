@@ -1,0 +1,106 @@
+package mcptasks
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// ServeTransport serves one connection, such as &mcp.StdioTransport{}, until the client closes it or ctx ends. All
+// its requests are the caller's.
+func (s *Server) ServeTransport(ctx context.Context, t mcp.Transport, caller Caller) error {
+	ref := &connectionRef{}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	sctx := context.WithValue(ctx, callerKey{}, caller)
+	sctx = context.WithValue(sctx, sinkKey{}, taskSink(ref))
+	session, err := s.mcp.Connect(sctx, &shimTransport{next: t, server: s, ref: ref}, nil)
+	if err != nil {
+		return fmt.Errorf("mcptasks: connect: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- session.Wait() }()
+	select {
+	case err = <-ended:
+		if err != nil && !errors.Is(err, mcp.ErrConnectionClosed) {
+			return fmt.Errorf("mcptasks: connection: %w", err)
+		}
+		return nil
+	case <-ctx.Done():
+		return errors.Join(context.Cause(ctx), session.Close())
+	}
+}
+
+// connectionRef is the sink of a connection. The context needs it before the connection is there.
+type connectionRef struct{ conn *shimConnection }
+
+func (r *connectionRef) notify(ctx context.Context, params any) error {
+	b, err := json.Marshal(params)
+	if err != nil {
+		return err
+	}
+	return r.conn.Connection.Write(ctx, &jsonrpc.Request{Method: notificationTask, Params: b})
+}
+
+type shimTransport struct {
+	next   mcp.Transport
+	server *Server
+	ref    *connectionRef
+}
+
+func (t *shimTransport) Connect(ctx context.Context) (mcp.Connection, error) {
+	c, err := t.next.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t.ref.conn = &shimConnection{Connection: c, server: t.server}
+	return t.ref.conn, nil
+}
+
+// shimConnection does for a connection what httpHandler does for HTTP: it refuses what is too large or too deep, and
+// hands on what the SDK's typed parameters drop.
+type shimConnection struct {
+	mcp.Connection
+	server *Server
+}
+
+func (c *shimConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
+	for {
+		msg, err := c.Connection.Read(ctx)
+		req, ok := msg.(*jsonrpc.Request)
+		if err != nil || !ok {
+			return msg, err
+		}
+		f := frame{Method: req.Method, Params: bytes.TrimSpace(req.Params)}
+		if refusal := c.check(&f); refusal != nil {
+			if !req.IsCall() {
+				continue // a notification has no answer
+			}
+			if err := c.Connection.Write(ctx, &jsonrpc.Response{ID: req.ID, Error: refusal}); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		req.Extra = &mcp.RequestExtra{Header: f.private()}
+		return req, nil
+	}
+}
+
+func (c *shimConnection) check(f *frame) error {
+	o := c.server.opts
+	if int64(len(f.Params)) > o.MaxMessageBytes {
+		return &jsonrpc.Error{
+			Code:    jsonrpc.CodeInvalidRequest,
+			Message: fmt.Sprintf("the message is larger than %d bytes", o.MaxMessageBytes),
+		}
+	}
+	if err := checkFrame(f.Params, o.MaxDepth); err != nil {
+		return err
+	}
+	return checkParams(f)
+}

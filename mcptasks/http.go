@@ -1,0 +1,292 @@
+package mcptasks
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const (
+	headerVersion = "Mcp-Protocol-Version"
+	headerMethod  = "Mcp-Method"
+	headerName    = "Mcp-Name"
+)
+
+// HTTPOptions configures [Server.Handler]. The zero value is useful.
+type HTTPOptions struct {
+	// Origins are the web origins, such as "https://app.example", whose pages may call the server. Requests of other
+	// pages are refused. Default: the server's own origin.
+	Origins []string
+	// Hosts are the values of the Host header that are served. Default: any, except that a request to a loopback
+	// address must name a loopback host (a page that rebinds its name to 127.0.0.1 is refused).
+	Hosts []string
+	// Rate limits the requests of each caller per second, with bursts of up to Burst (default: 2 × Rate, at least 1).
+	// Default: no limit.
+	Rate  float64
+	Burst int
+	// SessionTimeout ends idle sessions of revisions before 2026-07-28. Default: 24 h.
+	SessionTimeout time.Duration
+	// Auth verifies bearer tokens; without a valid one a request is refused with 401. Default: no authentication;
+	// then bind the server to a loopback address.
+	Auth auth.TokenVerifier
+	// AuthOptions are the SDK's: scopes, and the address of the protected resource's metadata.
+	AuthOptions *auth.RequireBearerTokenOptions
+}
+
+// Handler serves MCP over streamable HTTP, at any path. Requests of revision 2026-07-28 are stateless; older ones
+// have sessions, because elicitation and sampling need them.
+func (s *Server) Handler(o HTTPOptions) http.Handler {
+	if o.SessionTimeout == 0 {
+		o.SessionTimeout = 24 * time.Hour
+	}
+	get := func(*http.Request) *mcp.Server { return s.mcp }
+	h := &httpHandler{
+		server: s,
+		hosts:  o.Hosts,
+		stateless: mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{
+			Stateless:                    true,
+			PropagateRequestCancellation: true,
+			Logger:                       s.opts.Logger,
+			MaxRequestBodyBytes:          s.opts.MaxMessageBytes,
+		}),
+		sessions: mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{
+			SessionTimeout:      o.SessionTimeout,
+			Logger:              s.opts.Logger,
+			MaxRequestBodyBytes: s.opts.MaxMessageBytes,
+		}),
+		limit: newRateLimit(o.Rate, o.Burst),
+	}
+	var next http.Handler = h
+	if o.Auth != nil {
+		next = auth.RequireBearerToken(o.Auth, o.AuthOptions)(next)
+	}
+	cross := http.NewCrossOriginProtection()
+	for _, origin := range o.Origins {
+		if err := cross.AddTrustedOrigin(origin); err != nil {
+			s.opts.Logger.Error("origin is not usable and stays refused", "origin", origin, "error", err)
+		}
+	}
+	return h.recovering(h.checkHost(cross.Handler(next)))
+}
+
+type httpHandler struct {
+	server              *Server
+	hosts               []string
+	stateless, sessions http.Handler
+	limit               *rateLimit
+}
+
+func (h *httpHandler) recovering(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			p := recover()
+			if p == nil {
+				return
+			}
+			if p == http.ErrAbortHandler { //nolint:errorlint // the value that net/http itself compares
+				panic(p)
+			}
+			h.server.opts.Logger.ErrorContext(r.Context(), "panic in an HTTP request", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			writeError(w, http.StatusInternalServerError, nil, internalError("internal error"))
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (h *httpHandler) checkHost(next http.Handler) http.Handler {
+	if len(h.hosts) == 0 {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		if !slices.Contains(h.hosts, host) && !slices.Contains(h.hosts, r.Host) {
+			http.Error(w, "Forbidden: this server does not answer under that Host", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r = r.Clone(r.Context())
+	for k := range r.Header {
+		if strings.HasPrefix(k, privatePrefix) {
+			delete(r.Header, k)
+		}
+	}
+	if !h.admit(w, r) {
+		return
+	}
+	if r.Method != http.MethodPost {
+		if r.Header.Get(headerVersion) >= revision2026 {
+			h.stateless.ServeHTTP(w, r)
+		} else {
+			h.sessions.ServeHTTP(w, r)
+		}
+		return
+	}
+	body, ok := h.readBody(w, r)
+	if !ok {
+		return
+	}
+	h.servePOST(w, r, body)
+}
+
+// admit applies the rate limit of the caller.
+func (h *httpHandler) admit(w http.ResponseWriter, r *http.Request) bool {
+	if h.limit == nil {
+		return true
+	}
+	x := &mcp.RequestExtra{TokenInfo: auth.TokenInfoFromContext(r.Context()), Header: r.Header}
+	c, err := h.server.identify(r.Context(), x)
+	if err != nil {
+		writeError(w, http.StatusForbidden, nil, err)
+		return false
+	}
+	if h.limit.allow(c, time.Now()) {
+		return true
+	}
+	w.Header().Set("Retry-After", "1")
+	writeError(w, http.StatusTooManyRequests, nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "too many requests; slow down"})
+	return false
+}
+
+func (h *httpHandler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.server.opts.MaxMessageBytes))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		writeError(w, http.StatusRequestEntityTooLarge, nil, &jsonrpc.Error{
+			Code:    jsonrpc.CodeInvalidRequest,
+			Message: fmt.Sprintf("the message is larger than %d bytes", tooLarge.Limit),
+		})
+		return nil, false
+	case err != nil:
+		writeError(w, http.StatusBadRequest, nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the message could not be read"})
+		return nil, false
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.ContentLength = int64(len(body))
+	return body, true
+}
+
+func (h *httpHandler) servePOST(w http.ResponseWriter, r *http.Request, body []byte) {
+	if err := checkFrame(body, h.server.opts.MaxDepth); err != nil {
+		writeError(w, http.StatusBadRequest, nil, err)
+		return
+	}
+	var f frame // stays empty for a batch, and for what is no JSON: the SDK answers those
+	if json.Unmarshal(body, &f) == nil {
+		if err := checkParams(&f); err != nil {
+			writeError(w, http.StatusBadRequest, f.ID, err)
+			return
+		}
+	}
+	p := f.params()
+	var version string
+	_ = json.Unmarshal(p.Meta.Version, &version) // absent, or refused by the SDK
+	if r.Header.Get(headerVersion) < revision2026 && version < revision2026 {
+		if task := f.private().Get(headerTaskParam); task != "" {
+			r.Header.Set(headerTaskParam, task)
+		}
+		h.sessions.ServeHTTP(w, r)
+		return
+	}
+	if err := checkName(r.Header, &f, p); err != nil {
+		writeError(w, http.StatusBadRequest, f.ID, err)
+		return
+	}
+	if ids := f.private().Get(headerTaskIDs); ids != "" {
+		sink := &sseSink{w: w}
+		defer sink.close()
+		r = r.WithContext(context.WithValue(r.Context(), sinkKey{}, taskSink(sink)))
+		r.Header.Set(headerTaskIDs, ids)
+		h.stateless.ServeHTTP(sink, r)
+		return
+	}
+	h.stateless.ServeHTTP(w, r)
+}
+
+// checkName compares the header Mcp-Name with the task that the body names, for the methods whose names the SDK
+// does not know. The SDK has compared, or will compare, the method. A task id that is no string is left to the
+// method's own check.
+func checkName(header http.Header, f *frame, p frameParams) error {
+	switch f.Method {
+	case methodGet, methodUpdate, methodCancel:
+	default:
+		return nil
+	}
+	var id string
+	if header.Get(headerMethod) != f.Method || json.Unmarshal(p.TaskID, &id) != nil {
+		return nil
+	}
+	name, ok := decodeHeader(header.Get(headerName))
+	switch {
+	case header.Get(headerName) == "":
+		return headerMismatch("the header Mcp-Name is missing; method %q requires it to hold the task id", f.Method)
+	case !ok || name != id:
+		return headerMismatch("the header Mcp-Name does not hold the task id of the body")
+	}
+	return nil
+}
+
+func headerMismatch(format string, a ...any) error {
+	return &jsonrpc.Error{Code: mcp.CodeHeaderMismatch, Message: fmt.Sprintf(format, a...)}
+}
+
+// decodeHeader undoes the encoding of values that are not plain text, "=?base64?…?=".
+func decodeHeader(v string) (string, bool) {
+	e, ok := strings.CutPrefix(v, "=?base64?")
+	if !ok {
+		return v, true
+	}
+	if e, ok = strings.CutSuffix(e, "?="); !ok {
+		return v, true
+	}
+	b, err := base64.StdEncoding.DecodeString(e)
+	return string(b), err == nil
+}
+
+// encodeHeader is the inverse of decodeHeader.
+func encodeHeader(v string) string {
+	plain := v != "" && v == strings.TrimSpace(v) && !strings.HasPrefix(v, "=?base64?")
+	for _, c := range []byte(v) {
+		plain = plain && c >= 0x20 && c <= 0x7e
+	}
+	if plain {
+		return v
+	}
+	return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(v)) + "?="
+}
+
+// writeError answers an HTTP request with a JSON-RPC error.
+func writeError(w http.ResponseWriter, status int, id json.RawMessage, err error) {
+	if len(id) == 0 {
+		id = json.RawMessage("null")
+	}
+	b, merr := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "error": err})
+	if merr != nil { // err is a *jsonrpc.Error, id was decoded from JSON
+		http.Error(w, "internal error", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(b) // the client is gone
+}

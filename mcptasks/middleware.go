@@ -1,0 +1,121 @@
+package mcptasks
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// recovering turns a panic in any handler into an internal error: no request of any shape ends the process.
+func (s *Server) recovering(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				s.opts.Logger.ErrorContext(ctx, "panic in a request", "method", method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+				res, err = nil, internalError("internal error")
+			}
+		}()
+		return next(ctx, method, req)
+	}
+}
+
+// receiving is where requests meet tasks. What it does not know, it passes on.
+func (s *Server) receiving(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		switch method {
+		case methodCallTool:
+			return s.callTool(ctx, req, next)
+		case methodGet, methodUpdate, methodCancel, methodResult, methodList:
+			return s.taskMethod(ctx, method, req, next)
+		case methodListen:
+			return s.serveListen(ctx, req, next)
+		case methodListTools:
+			return s.listTools(ctx, req, next)
+		case methodInitialize, methodDiscover:
+			res, err := next(ctx, method, req)
+			if err != nil {
+				return res, err
+			}
+			return s.advertise(res)
+		}
+		return next(ctx, method, req)
+	}
+}
+
+// taskMethod decides whether the request's generation has the method, and whether the request may use it, before
+// anything is looked up.
+//
+//	              2026-07-28              2025-11-25   older
+//	tasks/get     with the declaration    yes          no
+//	tasks/update  with the declaration    no           no
+//	tasks/cancel  with the declaration    yes          no
+//	tasks/result  no                      yes          no
+//	tasks/list    no                      if the engine lists runs
+func (s *Server) taskMethod(ctx context.Context, method string, req mcp.Request, next mcp.MethodHandler) (mcp.Result, error) {
+	r, err := s.inspect(ctx, req)
+	switch r.generation {
+	case generation2026:
+		if method == methodResult || method == methodList {
+			return nil, errMethodNotFound(method)
+		}
+		if !r.tasks {
+			return nil, errMissingCapability()
+		}
+	case generation2025:
+		if method == methodUpdate || method == methodList && s.lister() == nil {
+			return nil, errMethodNotFound(method)
+		}
+	default:
+		return nil, errMethodNotFound(method)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return next(withRequest(ctx, r), method, req)
+}
+
+func (s *Server) lister() Lister {
+	l, _ := s.engine.(Lister)
+	return l
+}
+
+// advertise adds what the server can do with tasks to its capabilities, where there are routes.
+func (s *Server) advertise(res mcp.Result) (mcp.Result, error) {
+	if len(s.routes.load().newest) == 0 {
+		return res, nil
+	}
+	switch r := res.(type) {
+	case *mcp.DiscoverResult:
+		if r.Capabilities == nil {
+			r.Capabilities = &mcp.ServerCapabilities{}
+		}
+		r.Capabilities.AddExtension(ExtensionID, nil) // the settings must be {}: clients refuse others
+	case *mcp.InitializeResult:
+		if r.ProtocolVersion == revision2025 {
+			return s.advertise2025(r)
+		}
+	}
+	return res, nil
+}
+
+func (s *Server) listTools(ctx context.Context, req mcp.Request, next mcp.MethodHandler) (mcp.Result, error) {
+	r, err := s.inspect(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	res, err := next(ctx, methodListTools, req)
+	if err != nil {
+		return res, err
+	}
+	l, ok := res.(*mcp.ListToolsResult)
+	if !ok {
+		return res, nil
+	}
+	l.Tools = s.visibleTools(r.caller.Tenant, l.Tools)
+	if r.generation == generation2025 {
+		return s.listTools2025(l)
+	}
+	return l, nil
+}
