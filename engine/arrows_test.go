@@ -29,6 +29,7 @@ const (
 	ulid       = "github.com/oklog/ulid/v2"
 	xsync      = "golang.org/x/sync"
 	xsys       = "golang.org/x/sys"
+	xtime      = "golang.org/x/time"
 	yaml       = "github.com/goccy/go-yaml"
 )
 
@@ -48,17 +49,14 @@ var rules = map[string]rule{
 	"history": {libraries: []string{cbor, ulid}},
 	"signal":  {folders: []string{"history"}},
 	"timer":   {folders: []string{"history"}},
-	"workflow": {
-		folders:   []string{"history", "signal", "timer"},
-		libraries: []string{jsonschema, ulid},
-		// A workflow's only effects are its steps'.
-		notStd: []string{"net", "net/http", "os", "os/exec", "syscall"},
-	},
+	// A workflow's only effects are its steps'.
+	"workflow":         {folders: []string{"history", "signal", "timer", "workflow/kernel"}, libraries: []string{jsonschema, ulid}, notStd: ioPackages},
+	"workflow/kernel":  {folders: []string{"history", "signal", "timer"}, notStd: ioPackages},
 	"worker":           {folders: []string{"history", "timer"}, libraries: []string{xsync}},
-	"engine":           {folders: []string{"history", "signal", "timer", "worker", "workflow"}, libraries: []string{jsonschema, ulid, xsync}},
+	"engine":           {folders: []string{"history", "signal", "timer", "worker", "workflow", "workflow/kernel"}, libraries: []string{jsonschema, ulid, xsync}},
 	"engine/boltstore": {folders: []string{"engine", "history", "signal", "timer"}, libraries: []string{bbolt, ulid, xsync, xsys}},
 	"engine/storetest": {folders: []string{"engine", "history", "signal", "timer"}, libraries: []string{goleak, rapid, ulid, xsync}},
-	"mcptasks":         {folders: []string{"history", "workflow"}, libraries: []string{jsonschema, mcpSDK, ulid, xsync}},
+	"mcptasks":         {folders: []string{"history", "workflow"}, libraries: []string{jsonschema, mcpSDK, ulid, xsync, xtime}},
 	"cmd": {
 		folders:   []string{"engine", "engine/boltstore", "history", "mcptasks", "signal", "timer", "worker", "workflow"},
 		libraries: []string{cel, cobra, jsonschema, mcpSDK, ulid, xsync, xsys, yaml},
@@ -69,13 +67,16 @@ var rules = map[string]rule{
 	},
 }
 
+// ioPackages are the packages of the standard library that reach outside the process.
+var ioPackages = []string{"net", "net/http", "os", "os/exec", "syscall"}
+
 var testLibraries = []string{goleak, rapid, testscript}
 
 // never are imports that must not be reached over any number of arrows.
 var never = map[string][]string{
 	"history":  {bbolt, mcpSDK, module + "/engine", "net/http"},
 	"workflow": {bbolt, mcpSDK, module + "/engine", module + "/worker", "net/http"},
-	"worker":   {bbolt, mcpSDK, module + "/engine", module + "/workflow"},
+	"worker":   {bbolt, mcpSDK, module + "/engine"},
 	"mcptasks": {bbolt, module + "/engine", module + "/worker"},
 }
 
