@@ -72,4 +72,3 @@ func Uncanceled(ctx Context, fn func(ctx Context) error) (err error) {
 	ctx.b.Uncanceled(func() { err = fn(ctx) })
 	return err
 }
-

@@ -101,7 +101,9 @@ type ProtocolError struct {
 	Data    json.RawMessage
 }
 
-func (e *ProtocolError) Error() string { return fmt.Sprintf("protocol error %d: %s", e.Code, e.Message) }
+func (e *ProtocolError) Error() string {
+	return fmt.Sprintf("protocol error %d: %s", e.Code, e.Message)
+}
 
 // Final marks an error of a step as not worth a retry. Its text is err's.
 func Final(err error) error {

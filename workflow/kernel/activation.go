@@ -75,7 +75,9 @@ type StepCall struct {
 	Attempt        uint32
 	IdempotencyKey string
 	Timeout        time.Duration
-	Run            func(ctx context.Context) ([]byte, *history.Failure)
+	// AtMostOnce says that the attempt's beginning is recorded.
+	AtMostOnce bool
+	Run        func(ctx context.Context) ([]byte, *history.Failure)
 	// Progress is what the attempt before reported last.
 	Progress []byte
 }

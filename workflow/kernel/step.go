@@ -59,7 +59,7 @@ func (x *Execution) begin(o *operation) {
 	s.running = true
 	x.running++
 	x.out.Start = append(x.out.Start, StepCall{
-		Position: o.pos, Attempt: s.attempt, Timeout: s.spec.Timeout, Run: s.spec.Run,
+		Position: o.pos, Attempt: s.attempt, Timeout: s.spec.Timeout, Run: s.spec.Run, AtMostOnce: s.spec.AtMostOnce,
 		IdempotencyKey: x.idempotencyKey(o.pos),
 	})
 }

@@ -1,0 +1,325 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/history"
+	"github.com/perdure/perdure/workflow/kernel"
+)
+
+// held is one claim and the goroutine that acts on it.
+//
+// Invariant: once gone is set, nothing is committed any more, and who set it has given the token back or knows that
+// it is worthless.
+type held struct {
+	w     *Worker
+	id    history.RunID
+	run   history.Run
+	token history.Token
+	claim history.Claim
+	exec  *kernel.Execution
+
+	// wake says that facts may have come in.
+	wake chan struct{}
+	// lost is closed when the claim is gone.
+	lost chan struct{}
+
+	mu sync.Mutex
+	// ended are the attempts that ended since the last activation. guarded by mu
+	ended []kernel.StepResult
+	// hinted says that the inbox may have grown. guarded by mu
+	hinted bool
+	// steps end the contexts of the steps under way. guarded by mu
+	steps map[history.Position]*stepRun
+	// advancing is when the author's code was entered; zero while it is not running. guarded by mu
+	advancing time.Time
+	// gone says that the claim is lost or given back. guarded by mu
+	gone bool
+}
+
+func newHeld(w *Worker, c history.Claim) *held {
+	return &held{
+		w: w, id: c.Run.ID, run: c.Run, token: c.Token, claim: c,
+		wake: make(chan struct{}, 1), lost: make(chan struct{}),
+		steps: make(map[history.Position]*stepRun),
+	}
+}
+
+// drive executes the run until it waits, ends or is lost.
+func (h *held) drive(ctx context.Context) {
+	defer h.w.forget(h)
+	in, err := h.load(ctx)
+	if err != nil {
+		h.giveUp(ctx, fmt.Errorf("load: %w", err))
+		return
+	}
+	for {
+		a := h.advance(in)
+		again, err := h.act(ctx, &a)
+		if err != nil {
+			h.giveUp(ctx, err)
+			return
+		}
+		if !again {
+			return
+		}
+		if in, err = h.collect(ctx, a.Wake); err != nil {
+			h.giveUp(ctx, err)
+			return
+		}
+		if h.isGone() {
+			h.discard()
+			return
+		}
+	}
+}
+
+// load takes the execution that was kept in memory, or replays the history in a new one.
+func (h *held) load(ctx context.Context) (kernel.Input, error) {
+	in := kernel.Input{Now: h.claim.Now, Inbox: h.claim.Inbox}
+	if x := h.w.resident.take(h.id); x != nil {
+		if x.Seq() == h.run.Seq {
+			h.exec = x
+			in.Inbox = newer(in.Inbox, x.InboxSeen())
+			return in, nil
+		}
+		x.Unload()
+	}
+	fn, ok := h.w.code.Lookup(history.WorkflowKey{Name: h.run.Workflow, Version: h.run.Version})
+	if !ok {
+		return in, fmt.Errorf("no code for %s v%d", h.run.Workflow, h.run.Version)
+	}
+	events, err := h.history(ctx)
+	if err != nil {
+		return in, err
+	}
+	h.exec = kernel.New(&h.run, events, fn, h.w.opts.Kernel)
+	return in, nil
+}
+
+// history reads the events of the current generation.
+func (h *held) history(ctx context.Context) ([]history.Event, error) {
+	const page = 1000
+	var events []history.Event
+	for from := max(h.run.GenerationSeq, 1); from <= h.run.Seq; {
+		es, err := h.w.store.History(ctx, h.id, from, page)
+		if err != nil {
+			return nil, err
+		}
+		if len(es) == 0 {
+			return nil, fmt.Errorf("history of run %s ends at event %d, want %d: %w", h.id, from-1, h.run.Seq, history.ErrCorrupt)
+		}
+		events = append(events, es...)
+		from = es[len(es)-1].Seq + 1
+	}
+	return events, nil
+}
+
+func newer(items []history.InboxItem, seen uint64) []history.InboxItem {
+	for i := range items {
+		if items[i].Seq > seen {
+			return items[i:]
+		}
+	}
+	return nil
+}
+
+// advance runs the author's code, under the eye of freeStalled.
+func (h *held) advance(in kernel.Input) kernel.Activation {
+	h.setAdvancing(time.Now())
+	defer h.setAdvancing(time.Time{})
+	return h.exec.Advance(in)
+}
+
+func (h *held) setAdvancing(t time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.advancing = t
+}
+
+func (h *held) stalledFor(limit time.Duration) (time.Duration, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.advancing.IsZero() || h.gone {
+		return 0, false
+	}
+	d := time.Since(h.advancing)
+	return d, d > limit
+}
+
+// act makes the activation durable and then begins its effects. It reports whether the run is still held.
+func (h *held) act(ctx context.Context, a *kernel.Activation) (again bool, err error) {
+	if h.isGone() {
+		h.discard()
+		return false, nil
+	}
+	if a.Warning != "" {
+		h.w.opts.Log.Warn("history nears its limit", "run", h.id, "workflow", h.run.Workflow, "limit", a.Warning)
+	}
+	if !a.Empty() {
+		state, err := h.w.store.Commit(ctx, h.batch(a))
+		if err != nil {
+			return false, fmt.Errorf("commit: %w", err)
+		}
+		h.run.State = state
+	}
+	switch a.Next {
+	case history.NextWaiting:
+		h.end()
+		h.w.resident.put(h.id, h.exec)
+		return false, nil
+	case history.NextClosed, history.NextBlocked:
+		if a.Diverged != nil {
+			h.w.opts.Log.Error("run is blocked: its code does not fit its history", "run", h.id, "workflow", h.run.Workflow,
+				"version", h.run.Version, "difference", a.Diverged.Error())
+		}
+		h.stop(a.Stop)
+		h.end()
+		h.exec.Unload()
+		return false, nil
+	}
+	h.stop(a.Stop)
+	h.start(ctx, a.Start)
+	return true, nil
+}
+
+// batch is the activation as the store takes it.
+func (h *held) batch(a *kernel.Activation) history.Batch {
+	for i := range a.Events {
+		a.Events[i].Token = h.token
+	}
+	b := history.Batch{
+		Run: h.id, Token: h.token, After: h.run.Seq, Head: h.run.Head, Events: a.Events,
+		Set: a.Set, Clear: a.Clear, Open: a.Open, Close: a.Close, Consume: a.Consume,
+		InboxSeen: a.InboxSeen, DecidedAt: a.DecidedAt, Children: a.Children, Signals: a.Signals, Next: a.Next,
+	}
+	if a.Diverged != nil {
+		b.Reason = a.Diverged.Error()
+		b.InboxSeen = h.run.InboxSeen
+	}
+	return b
+}
+
+// collect waits for facts: the end of an attempt, an inbox item, or a deadline.
+func (h *held) collect(ctx context.Context, wake history.Time) (kernel.Input, error) {
+	var due <-chan time.Time
+	if !wake.IsZero() {
+		t := time.NewTimer(wake.Sub(h.w.store.Now()))
+		defer t.Stop()
+		due = t.C
+	}
+	for {
+		select {
+		case <-h.wake:
+		case <-due:
+			h.poke()
+			due = nil
+			continue
+		case <-h.lost:
+			return kernel.Input{}, nil
+		case <-ctx.Done():
+			return kernel.Input{}, ctx.Err()
+		}
+		h.mu.Lock()
+		in := kernel.Input{Steps: h.ended}
+		hinted := h.hinted
+		h.ended, h.hinted = nil, false
+		idle := len(h.steps) == 0
+		h.mu.Unlock()
+		if h.w.isDraining() && idle && len(in.Steps) == 0 {
+			return in, errDraining
+		}
+		if !hinted {
+			in.Now = h.w.store.Now()
+			if len(in.Steps) > 0 {
+				return in, nil
+			}
+			continue
+		}
+		var err error
+		if in.Inbox, in.Now, err = h.w.store.Inbox(ctx, h.id, h.exec.InboxSeen()); err != nil {
+			return in, fmt.Errorf("read inbox: %w", err)
+		}
+		return in, nil
+	}
+}
+
+// poke says that the inbox may have grown, or a deadline passed.
+func (h *held) poke() {
+	h.mu.Lock()
+	h.hinted = true
+	h.mu.Unlock()
+	h.signal()
+}
+
+func (h *held) signal() {
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+}
+
+// giveUp ends a claim that cannot go on, and hands the run back where it is still ours.
+func (h *held) giveUp(ctx context.Context, err error) {
+	h.discard()
+	if !h.abandon(errLost) {
+		return
+	}
+	log := h.w.opts.Log.With("run", h.id, "workflow", h.run.Workflow, "version", h.run.Version, "worker", h.w.owner)
+	switch {
+	case errors.Is(err, errDraining), ctx.Err() != nil:
+		h.w.release(ctx, h, 0, "")
+	case errors.Is(err, history.ErrFenced):
+		log.Warn("run was taken away", "error", err)
+	case errors.Is(err, history.ErrInboxMoved), errors.Is(err, history.ErrSequence):
+		log.Info("run is loaded again", "reason", err)
+		h.w.release(ctx, h, 0, "")
+	default:
+		log.Error("run cannot go on now and is tried again", "error", err, "in", retryDelay)
+		h.w.storeError(ctx, "run "+h.id.String(), err)
+		h.w.release(ctx, h, retryDelay, "a worker could not go on: see its log")
+	}
+}
+
+// retryDelay keeps a run that a worker cannot execute from spinning.
+const retryDelay = 5 * time.Second
+
+// discard drops the execution: what it holds may not be what the store has.
+func (h *held) discard() {
+	if h.exec != nil {
+		h.exec.Unload()
+		h.exec = nil
+	}
+}
+
+// end marks a claim that a commit has given back.
+func (h *held) end() { h.abandon(errLost) }
+
+// lose ends a claim whose token is worthless.
+func (h *held) lose() { h.abandon(errLost) }
+
+// abandon ends the claim here: its steps are stopped, and nothing is committed under it any more. It reports whether
+// the claim was alive.
+func (h *held) abandon(cause error) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.gone {
+		return false
+	}
+	h.gone = true
+	for _, s := range h.steps {
+		s.cancel(cause)
+	}
+	close(h.lost)
+	return true
+}
+
+func (h *held) isGone() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.gone
+}

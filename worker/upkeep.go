@@ -1,0 +1,77 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/perdure/perdure/history"
+)
+
+// keepUp renews the leases, expires those of others, frees stalled runs and unloads idle ones, until ctx ends. It goes
+// on while the worker drains.
+func (w *Worker) keepUp(ctx context.Context) {
+	tick := time.NewTicker(min(w.opts.LeaseTTL/3, w.opts.StallTimeout/2))
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		w.renew(ctx)
+		if _, err := w.store.ExpireLeases(ctx); err != nil {
+			w.storeError(ctx, "expire leases", err)
+		}
+		w.freeStalled(ctx)
+		w.resident.unloadIdle(time.Now())
+	}
+}
+
+// renew extends everything that the worker holds.
+func (w *Worker) renew(ctx context.Context) {
+	hs := w.all()
+	if len(hs) == 0 {
+		return
+	}
+	tokens := make(map[history.RunID]history.Token, len(hs))
+	for _, h := range hs {
+		tokens[h.id] = h.token
+	}
+	lost, err := w.store.Renew(ctx, w.owner, w.opts.LeaseTTL, tokens)
+	if err != nil {
+		w.storeError(ctx, "renew leases", err)
+		return
+	}
+	for _, id := range lost {
+		if h := w.find(id); h != nil && h.token == tokens[id] {
+			w.opts.Log.Warn("lease lost", "run", id, "worker", w.owner)
+			h.lose()
+		}
+	}
+}
+
+// freeStalled takes the runs away from code that does not reach its next durable operation.
+func (w *Worker) freeStalled(ctx context.Context) {
+	for _, h := range w.all() {
+		since, stalled := h.stalledFor(w.opts.StallTimeout)
+		if !stalled {
+			continue
+		}
+		w.opts.Log.Error("workflow code stalls: it has not reached a durable operation; its run is taken away and will be claimed again",
+			"run", h.id, "workflow", h.run.Workflow, "version", h.run.Version, "for", since, "worker", w.owner)
+		h.lose()
+		w.release(ctx, h, w.opts.StallTimeout, "stalled: the workflow's code ran for "+since.Round(time.Second).String()+" without a durable operation")
+		w.forget(h)
+	}
+}
+
+// release hands a run back, not to be claimed before the delay is over.
+func (w *Worker) release(ctx context.Context, h *held, delay time.Duration, reason string) {
+	var at history.Time
+	if delay > 0 {
+		at = w.store.Now().Add(delay)
+	}
+	if err := w.store.Release(context.WithoutCancel(ctx), h.id, h.token, at, reason); err != nil {
+		w.storeError(ctx, "release run "+h.id.String(), err)
+	}
+}

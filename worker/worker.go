@@ -1,0 +1,232 @@
+package worker
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/history"
+)
+
+// maxClaim bounds one call to the store, so that several workers share what is ready.
+const maxClaim = 64
+
+// pollInterval is how often a worker looks for work without a hint: a hint can be missed.
+const pollInterval = time.Second
+
+// Worker executes the runs whose code it has. Create it with New, run it with Run.
+type Worker struct {
+	store Store
+	code  Code
+	opts  Options
+	owner string
+
+	// hint says that there may be something to claim.
+	hint chan struct{}
+	// draining is closed by Drain: no more claims, no more steps.
+	draining  chan struct{}
+	drainOnce sync.Once
+	// claimed is closed when the last claim has been made.
+	claimed chan struct{}
+	// running counts the goroutines of runs and steps. It grows from zero only before claimed is closed.
+	running sync.WaitGroup
+
+	resident *residents
+
+	mu sync.Mutex
+	// held are the runs that this worker has a token for. guarded by mu
+	held map[history.RunID]*held
+	// failed is the store's failure, which ended the worker. guarded by mu
+	failed error
+	// stop ends Run; nil before it began. guarded by mu
+	stop context.CancelFunc
+}
+
+// New prepares a worker; nothing is claimed before Run.
+func New(store Store, code Code, opts Options) *Worker {
+	opts = opts.withDefaults()
+	return &Worker{
+		store: store, code: code, opts: opts,
+		owner:    opts.Name + "-" + rand.Text(),
+		hint:     make(chan struct{}, 1),
+		draining: make(chan struct{}),
+		claimed:  make(chan struct{}),
+		resident: newResidents(opts.MaxResident, opts.ResidentFor),
+		held:     make(map[history.RunID]*held),
+	}
+}
+
+// Owner is the name of this incarnation.
+func (w *Worker) Owner() string { return w.owner }
+
+// Notify takes the store's hints. It does not block.
+func (w *Worker) Notify(c history.Change) {
+	if c.Ready {
+		w.wake()
+	}
+	h := w.find(c.Run)
+	switch {
+	case h == nil:
+	case c.Status.Terminal():
+		h.lose() // by our own commit, or from outside
+	case c.Inbox:
+		h.poke()
+	}
+}
+
+// wake makes the claim loop look for work.
+func (w *Worker) wake() {
+	select {
+	case w.hint <- struct{}{}:
+	default:
+	}
+}
+
+// Run claims and executes until ctx ends, or Drain has handed everything back. A ctx that ends hands back at once: call
+// Drain first for a graceful end. Run is called once. It returns nil, or the error of a store that has failed.
+func (w *Worker) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w.setStop(cancel)
+	var upkeep sync.WaitGroup
+	upkeep.Go(func() { w.keepUp(ctx) })
+	w.claimLoop(ctx)
+	close(w.claimed)
+	if !w.isDraining() {
+		w.abandonAll(ctx)
+	}
+	w.running.Wait()
+	cancel()
+	upkeep.Wait()
+	w.resident.unloadAll()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failed
+}
+
+func (w *Worker) setStop(cancel context.CancelFunc) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stop = cancel
+}
+
+// claimLoop claims until the worker drains or ends.
+func (w *Worker) claimLoop(ctx context.Context) {
+	poll := time.NewTicker(pollInterval)
+	defer poll.Stop()
+	for {
+		for w.claim(ctx) {
+		}
+		select {
+		case <-w.hint:
+		case <-poll.C:
+		case <-w.draining:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// claim claims once; it reports whether there may be more.
+func (w *Worker) claim(ctx context.Context) bool {
+	free := w.free()
+	if free == 0 || w.isDraining() || ctx.Err() != nil {
+		return false
+	}
+	want := min(free, maxClaim)
+	claims, err := w.store.Claim(ctx, history.ClaimRequest{
+		Owner: w.owner, Workflows: w.code.Keys(), Queues: w.opts.Queues, Max: want, TTL: w.opts.LeaseTTL,
+	})
+	if err != nil {
+		w.storeError(ctx, "claim", err)
+		return false
+	}
+	for _, c := range claims {
+		w.begin(ctx, c)
+	}
+	return len(claims) == want
+}
+
+func (w *Worker) free() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.opts.MaxRuns - len(w.held)
+}
+
+// begin executes a claimed run on a goroutine of its own.
+func (w *Worker) begin(ctx context.Context, c history.Claim) {
+	h := newHeld(w, c)
+	w.mu.Lock()
+	w.held[c.Run.ID] = h
+	w.mu.Unlock()
+	w.running.Add(1)
+	go func() {
+		defer w.running.Done()
+		h.drive(ctx)
+	}()
+}
+
+func (w *Worker) find(id history.RunID) *held {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.held[id]
+}
+
+// forget frees the slot of a run that is no longer held.
+func (w *Worker) forget(h *held) {
+	w.mu.Lock()
+	if w.held[h.id] == h {
+		delete(w.held, h.id)
+	}
+	full := len(w.held) == w.opts.MaxRuns-1
+	w.mu.Unlock()
+	if full {
+		w.wake()
+	}
+}
+
+func (w *Worker) all() []*held {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	hs := make([]*held, 0, len(w.held))
+	for _, h := range w.held {
+		hs = append(hs, h)
+	}
+	return hs
+}
+
+func (w *Worker) isDraining() bool {
+	select {
+	case <-w.draining:
+		return true
+	default:
+		return false
+	}
+}
+
+// storeError reports an error of the store; it ends the worker where the store is gone.
+func (w *Worker) storeError(ctx context.Context, op string, err error) {
+	switch {
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return
+	case errors.Is(err, history.ErrFenced):
+		w.opts.Log.Debug("store", "op", op, "worker", w.owner, "error", err)
+		return
+	}
+	w.opts.Log.Error("store", "op", op, "worker", w.owner, "error", err)
+	if !errors.Is(err, history.ErrFailed) && !errors.Is(err, history.ErrClosed) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failed == nil {
+		w.failed = fmt.Errorf("worker %s: %s: %w", w.owner, op, err)
+	}
+	if w.stop != nil {
+		w.stop()
+	}
+}
