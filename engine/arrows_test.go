@@ -52,7 +52,7 @@ var rules = map[string]rule{
 	// A workflow's only effects are its steps'.
 	"workflow":         {folders: []string{"history", "signal", "timer", "workflow/kernel"}, libraries: []string{jsonschema, ulid}, notStd: ioPackages},
 	"workflow/kernel":  {folders: []string{"history", "signal", "timer"}, notStd: ioPackages},
-	"worker":           {folders: []string{"history", "timer"}, libraries: []string{xsync}},
+	"worker":           {folders: []string{"history", "timer", "workflow/kernel"}, libraries: []string{xsync}},
 	"engine":           {folders: []string{"history", "signal", "timer", "worker", "workflow", "workflow/kernel"}, libraries: []string{jsonschema, ulid, xsync}},
 	"engine/boltstore": {folders: []string{"engine", "history", "signal", "timer"}, libraries: []string{bbolt, ulid, xsync, xsys}},
 	"engine/storetest": {folders: []string{"engine", "history", "signal", "timer"}, libraries: []string{goleak, rapid, ulid, xsync}},
@@ -139,7 +139,7 @@ func TestWrongArrows(t *testing.T) {
 		{
 			"folder",
 			[]pkg{{ImportPath: module + "/worker", Imports: []string{module + "/engine/boltstore"}}},
-			"worker → engine/boltstore: worker may import history, timer",
+			"worker → engine/boltstore: worker may import history, timer, workflow/kernel",
 		},
 		{
 			"folder below",

@@ -152,7 +152,11 @@ type Filter struct {
 	Statuses  []history.Status
 	Workflow  string
 	Tags      map[string]string
-	Questions bool // only runs with open questions
+	// Questions selects runs with open questions, HasTask runs that a front end started.
+	Questions bool
+	HasTask   bool
+	// Principal limits the list to the runs of one principal; nil means all.
+	Principal *string
 	// Limit bounds the page (default 100, at most 1,000); After is the cursor of the page before.
 	Limit int
 	After string

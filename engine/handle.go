@@ -1,0 +1,64 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/perdure/perdure/history"
+)
+
+// Handle is a typed reference to a run. It holds nothing: it can be made anew from the run's id with Attach.
+type Handle[Out any] struct {
+	engine *Engine
+	id     history.RunID
+	// Existed says that Start found the run instead of starting it.
+	Existed bool
+}
+
+// Attach returns a handle on a run that is there.
+func Attach[Out any](e *Engine, id history.RunID) *Handle[Out] {
+	return &Handle[Out]{engine: e, id: id}
+}
+
+// ID is the run's id.
+func (h *Handle[Out]) ID() history.RunID { return h.id }
+
+// Result waits until the run is over and returns its result. A run that failed or was canceled gives a *RunError.
+// When ctx ends the run goes on.
+func (h *Handle[Out]) Result(ctx context.Context) (Out, error) {
+	var out Out
+	for run, err := range h.engine.Follow(ctx, h.id) {
+		if err != nil {
+			return out, fmt.Errorf("result of run %s: %w", h.id, err)
+		}
+		if !run.Status.Terminal() {
+			continue
+		}
+		end, err := h.engine.Outcome(ctx, h.id)
+		if err != nil {
+			return out, fmt.Errorf("result of run %s: %w", h.id, err)
+		}
+		if end.Kind != history.RunCompleted {
+			return out, &RunError{Run: h.id, Status: run.Status, Failure: end.Failure}
+		}
+		if err := json.Unmarshal(end.Payload, &out); err != nil {
+			return out, fmt.Errorf("result of run %s does not decode into %T: %w", h.id, out, err)
+		}
+	}
+	return out, nil
+}
+
+// RunError is the end of a run without a result.
+type RunError struct {
+	Run     history.RunID
+	Status  history.Status
+	Failure *history.Failure
+}
+
+func (e *RunError) Error() string {
+	if e.Failure == nil {
+		return fmt.Sprintf("run %s %s", e.Run, e.Status)
+	}
+	return fmt.Sprintf("run %s %s: %s", e.Run, e.Status, e.Failure.Error())
+}

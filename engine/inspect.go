@@ -1,0 +1,149 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/perdure/perdure/history"
+)
+
+// Run returns the projection of a run. The error matches history.ErrNotFound.
+func (e *Engine) Run(ctx context.Context, id history.RunID) (history.Run, error) {
+	return e.store.Run(ctx, id)
+}
+
+// RunByKey finds a run by its caller-given key.
+func (e *Engine) RunByKey(ctx context.Context, tenant, key string) (history.Run, error) {
+	return e.store.RunByKey(ctx, tenant, key)
+}
+
+// RunByTask finds a run by its task id.
+func (e *Engine) RunByTask(ctx context.Context, taskID string) (history.Run, error) {
+	return e.store.RunByTask(ctx, taskID)
+}
+
+// Find finds a run by its id or its key, as people type them.
+func (e *Engine) Find(ctx context.Context, tenant, idOrKey string) (history.Run, error) {
+	if id, err := ulid.ParseStrict(idOrKey); err == nil {
+		if run, err := e.store.Run(ctx, id); err == nil {
+			return run, nil
+		}
+	}
+	run, err := e.store.RunByKey(ctx, tenant, idOrKey)
+	if err != nil {
+		return run, fmt.Errorf("run %q: %w", idOrKey, err)
+	}
+	return run, nil
+}
+
+// List returns runs, newest first, a page at a time.
+func (e *Engine) List(ctx context.Context, f Filter) (Page, error) { return e.store.List(ctx, f) }
+
+// History returns the events of a run, oldest first, from sequence from (1 is the first).
+func (e *Engine) History(ctx context.Context, id history.RunID, from uint64) iter.Seq2[history.Event, error] {
+	const page = 500
+	return func(yield func(history.Event, error) bool) {
+		for from = max(from, 1); ; {
+			es, err := e.store.History(ctx, id, from, page)
+			if err != nil {
+				yield(history.Event{}, err)
+				return
+			}
+			for i := range es {
+				if !yield(es[i], nil) {
+					return
+				}
+				from = es[i].Seq + 1
+			}
+			if len(es) < page {
+				return
+			}
+		}
+	}
+}
+
+// Interrupts returns the open questions of a run, oldest first.
+func (e *Engine) Interrupts(ctx context.Context, id history.RunID) ([]history.Interrupt, error) {
+	return e.store.Interrupts(ctx, id)
+}
+
+// Timers returns the timers of a run, earliest first.
+func (e *Engine) Timers(ctx context.Context, id history.RunID) ([]history.Timer, error) {
+	return e.store.Timers(ctx, id)
+}
+
+// DeadLetters returns the signals that reached the run after its end, or that it never received.
+func (e *Engine) DeadLetters(ctx context.Context, id history.RunID) ([]history.InboxItem, error) {
+	return e.store.DeadLetters(ctx, id)
+}
+
+// Definitions calls fn for each kept definition.
+func (e *Engine) Definitions(ctx context.Context, fn func(name string, version int, data []byte) error) error {
+	return e.store.Definitions(ctx, fn)
+}
+
+// Secret returns a random 32-byte key that lives as long as the store.
+func (e *Engine) Secret(ctx context.Context, name string) ([]byte, error) {
+	return e.store.Secret(ctx, name)
+}
+
+// Verify checks everything in the store.
+func (e *Engine) Verify(ctx context.Context, fn func(Violation)) error {
+	return e.store.Verify(ctx, fn)
+}
+
+// Outcome returns the terminal event of a run; while there is none the error matches history.ErrNotFound.
+func (e *Engine) Outcome(ctx context.Context, id history.RunID) (history.Event, error) {
+	run, err := e.store.Run(ctx, id)
+	if err != nil {
+		return history.Event{}, err
+	}
+	if !run.Status.Terminal() {
+		return history.Event{}, fmt.Errorf("outcome of run %s, which is %s: %w", id, run.Status, history.ErrNotFound)
+	}
+	es, err := e.store.History(ctx, id, run.Seq, 1)
+	if err != nil {
+		return history.Event{}, err
+	}
+	if len(es) == 0 {
+		return history.Event{}, fmt.Errorf("outcome of run %s: %w", id, history.ErrCorrupt)
+	}
+	return es[0], nil
+}
+
+// HasCode reports whether this engine can execute the run: a run without a worker that has its code waits.
+func (e *Engine) HasCode(run *history.Run) bool {
+	_, ok := e.code.get(history.WorkflowKey{Name: run.Workflow, Version: run.Version})
+	return ok
+}
+
+// Watch returns a channel that receives after the run has changed. It is a hint that coalesces: read the run.
+func (e *Engine) Watch(id history.RunID) (changed <-chan struct{}, stop func()) {
+	return e.hub.watch(id)
+}
+
+// Follow yields the run as it is and then after each change, until it is over, ctx ends or the engine does.
+func (e *Engine) Follow(ctx context.Context, id history.RunID) iter.Seq2[history.Run, error] {
+	return func(yield func(history.Run, error) bool) {
+		changed, stop := e.Watch(id)
+		defer stop()
+		for {
+			run, err := e.store.Run(ctx, id)
+			if !yield(run, err) || err != nil || run.Status.Terminal() {
+				return
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				yield(history.Run{}, ctx.Err())
+				return
+			case <-e.done:
+				yield(history.Run{}, e.closedError())
+				return
+			}
+		}
+	}
+}

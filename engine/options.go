@@ -1,0 +1,42 @@
+package engine
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/perdure/perdure/worker"
+	"github.com/perdure/perdure/workflow"
+)
+
+// Options configure an engine. The zero value is an engine without code: it starts and inspects runs, and executes
+// none until workflows are registered.
+type Options struct {
+	// Workflows is the code that this engine executes. More can be registered later.
+	Workflows []workflow.Definition
+	// Worker configures the execution.
+	Worker worker.Options
+	// WithoutWorker makes an engine that executes nothing: others do.
+	WithoutWorker bool
+	// MaxInput bounds the bytes of an input, a signal and an answer (default 2 MiB).
+	MaxInput int
+	// DrainTimeout bounds how long Close waits for steps under way where its context has no deadline (default 10 s).
+	DrainTimeout time.Duration
+	// Log is where the engine's and its workers' lines go (default slog.Default()).
+	Log *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	if o.MaxInput <= 0 {
+		o.MaxInput = 2 << 20
+	}
+	if o.DrainTimeout <= 0 {
+		o.DrainTimeout = 10 * time.Second
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Worker.Log == nil {
+		o.Worker.Log = o.Log
+	}
+	return o
+}

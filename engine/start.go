@@ -1,0 +1,109 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/perdure/perdure/history"
+	"github.com/perdure/perdure/workflow"
+)
+
+// StartOptions say how a run is started. The zero value is usable.
+type StartOptions struct {
+	// Key is the caller's id of the run: starting again under the same key, workflow and input finds the run that is
+	// there. Empty: every start is a new run.
+	Key       string
+	Tenant    string
+	Principal string
+	// Tags are for listing.
+	Tags     map[string]string
+	Queue    string
+	Priority int
+	// Deadline bounds the whole run, from now; 0 means none.
+	Deadline time.Duration
+	// Retention is how long the run is kept after its end; 0 means for ever.
+	Retention time.Duration
+	// ReuseAfterFailure starts anew under a key whose run failed or was canceled.
+	ReuseAfterFailure bool
+	// By is who starts it, for the history.
+	By string
+}
+
+// Start starts a run of w and returns a handle on it. With a Key it is idempotent: the same workflow name and input
+// find the run that was started before, other input matches history.ErrConflict.
+func Start[In, Out any](ctx context.Context, e *Engine, w *workflow.Workflow[In, Out], in In, opts StartOptions) (*Handle[Out], error) {
+	input, err := json.Marshal(in)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: input %T does not encode to JSON: %w", w.Key().Name, in, err)
+	}
+	s := history.Start{
+		Spec: history.Spec{
+			Tenant: opts.Tenant, Key: opts.Key, Workflow: w.Key().Name, Version: w.Key().Version, Principal: opts.Principal,
+			Queue: opts.Queue, Priority: opts.Priority, Tags: opts.Tags, Retention: opts.Retention,
+		},
+		Input: input, By: opts.By, ReuseAfterFailure: opts.ReuseAfterFailure,
+	}
+	if opts.Deadline > 0 {
+		s.Spec.Deadline = e.Now().Add(opts.Deadline)
+	}
+	run, existed, err := e.StartRun(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return &Handle[Out]{engine: e, id: run.ID, Existed: existed}, nil
+}
+
+// StartRun is Start in untyped form, for front ends. Spec.Version 0 means the newest registered one. Input that the
+// registered code cannot decode is refused with history.ErrInvalid; a workflow that is not registered here is started
+// all the same, and waits for a worker that has it.
+func (e *Engine) StartRun(ctx context.Context, s history.Start) (run history.Run, existed bool, err error) {
+	if err := e.prepareStart(&s); err != nil {
+		return history.Run{}, false, fmt.Errorf("start %s v%d: %w", s.Spec.Workflow, s.Spec.Version, err)
+	}
+	return e.store.Start(ctx, s)
+}
+
+func (e *Engine) prepareStart(s *history.Start) error {
+	if err := history.CheckName("workflow", s.Spec.Workflow); err != nil {
+		return fmt.Errorf("%w: %w", history.ErrInvalid, err)
+	}
+	if s.Spec.Version == 0 {
+		if s.Spec.Version = e.code.newest(s.Spec.Workflow); s.Spec.Version == 0 {
+			return fmt.Errorf("no version is registered: %w", history.ErrNotFound)
+		}
+	}
+	if err := e.checkSize("input", s.Input); err != nil {
+		return err
+	}
+	if d, ok := e.code.get(history.WorkflowKey{Name: s.Spec.Workflow, Version: s.Spec.Version}); ok {
+		if err := d.CheckInput(s.Input); err != nil {
+			return fmt.Errorf("the input %w: %w", err, history.ErrInvalid)
+		}
+	} else if !json.Valid(s.Input) {
+		return fmt.Errorf("the input is not JSON: %w", history.ErrInvalid)
+	}
+	if s.Spec.InputDigest.IsZero() {
+		s.Spec.InputDigest = inputDigest(s.Input)
+	}
+	return nil
+}
+
+// inputDigest is over the canonical form of the JSON, so that white space and the order of keys do not matter.
+func inputDigest(input []byte) history.Digest {
+	var v any
+	if json.Unmarshal(input, &v) == nil {
+		if b, err := json.Marshal(v); err == nil {
+			return history.Sum(b)
+		}
+	}
+	return history.Sum(input)
+}
+
+func (e *Engine) checkSize(what string, b []byte) error {
+	if len(b) > e.opts.MaxInput {
+		return fmt.Errorf("the %s has %d bytes, at most %d are allowed: %w", what, len(b), e.opts.MaxInput, history.ErrTooLarge)
+	}
+	return nil
+}
