@@ -115,6 +115,8 @@ type Change struct {
 	Ready bool
 	// Inbox says that the inbox got an item.
 	Inbox bool
+	// Due says that a timer of the run fell due.
+	Due bool
 	// Timer is the earliest timer that the commit set; zero where it set none.
 	Timer Time
 }

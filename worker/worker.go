@@ -72,7 +72,7 @@ func (w *Worker) Notify(c history.Change) {
 	case h == nil:
 	case c.Status.Terminal():
 		h.lose() // by our own commit, or from outside
-	case c.Inbox:
+	case c.Inbox, c.Due:
 		h.poke()
 	}
 }
