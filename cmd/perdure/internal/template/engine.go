@@ -123,11 +123,20 @@ func compileErrors(source string, issues *cel.Issues) Errors {
 			one.Message = strings.TrimSuffix(one.Message, " (in container '')")
 			one.Hint = "an expression knows input, steps, item, index, run and the listed functions"
 		case strings.HasPrefix(one.Message, "Syntax error: "):
-			one.Message = "syntax error: " + strings.TrimPrefix(one.Message, "Syntax error: ")
+			one.Message = syntaxError(strings.TrimPrefix(one.Message, "Syntax error: "))
 		}
 		all = append(all, one)
 	}
 	return all
+}
+
+// syntaxError shortens the parser's message, which lists every token that could follow.
+func syntaxError(message string) string {
+	if strings.Contains(message, "'<EOF>'") {
+		return "syntax error: the expression ends too early"
+	}
+	message, _, _ = strings.Cut(message, " expecting ")
+	return "syntax error: " + message
 }
 
 // byteOffset turns CEL's position (line from 1, column in code points from 0) into an offset.

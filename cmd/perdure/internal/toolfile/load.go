@@ -1,0 +1,49 @@
+package toolfile
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/perdure/perdure/cmd/perdure/internal/template"
+)
+
+// Load reads a tool file. Its error is a Problems where the file's content is at fault, else the system's error.
+func Load(path string) (*File, error) {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("tool file %s: %w", path, err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("tool file: %w", err)
+	}
+	return Parse(path, data, filepath.Dir(absolute))
+}
+
+// Parse reads the text of a tool file. name stands in problems; dir is the absolute folder that relative paths in the
+// file start from.
+func Parse(name string, data []byte, dir string) (*File, error) {
+	if !filepath.IsAbs(dir) {
+		return nil, fmt.Errorf("tool file %s: the folder %q is not absolute", name, dir)
+	}
+	engine, err := template.New()
+	if err != nil {
+		return nil, err
+	}
+	s := &source{name: name}
+	root := s.parse(data)
+	if root == nil {
+		return nil, s.problems
+	}
+	d := decoder{source: s, dir: dir}
+	file := d.file(root)
+	warnings := d.check(root, file, engine)
+	if len(s.problems) > 0 {
+		s.problems.sort()
+		return nil, s.problems
+	}
+	warnings.sort()
+	file.Warnings = warnings
+	return file, nil
+}
