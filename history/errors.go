@@ -26,6 +26,8 @@ var (
 	ErrInboxMoved = errors.New("inbox has moved on")
 	// ErrTooLarge: a value is over its limit.
 	ErrTooLarge = errors.New("too large")
+	// ErrReadOnly: the store was opened for reading only.
+	ErrReadOnly = errors.New("store is read-only")
 	// ErrClosed: the store is closed.
 	ErrClosed = errors.New("store is closed")
 	// ErrFailed: an I/O error left the outcome of a commit unknown; the store refuses everything until reopened.

@@ -1,0 +1,313 @@
+package boltstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/perdure/perdure/history"
+)
+
+// encodedBatch is a batch with its records.
+type encodedBatch struct {
+	*history.Batch
+	events    []encodedEvent
+	questions [][]byte // records of Open
+	children  []*encodedStart
+	signals   []*encodedItem
+}
+
+type encodedEvent struct {
+	event history.Event
+	rec   []byte
+	head  history.Digest // of the history up to it
+}
+
+// encodeBatch encodes everything that the batch brings. The digests follow from b.Head, which the committer compares
+// with the run's.
+func (s *Store) encodeBatch(b *history.Batch) (*encodedBatch, error) {
+	if err := b.Check(); err != nil {
+		return nil, err
+	}
+	e := &encodedBatch{Batch: b, events: make([]encodedEvent, len(b.Events))}
+	head, now := b.Head, s.clock.now()
+	for i := range b.Events {
+		ev := b.Events[i] // a copy: the caller's is left alone
+		ev.Token = b.Token
+		if ev.At.IsZero() {
+			ev.At = now
+		}
+		rec, next, err := s.codec.EncodeEvent(head, &ev)
+		if err != nil {
+			return nil, err
+		}
+		head = next
+		e.events[i] = encodedEvent{ev, rec, next}
+	}
+	for i := range b.Open {
+		rec, err := history.Encode(s.codec, &b.Open[i])
+		if err != nil {
+			return nil, err
+		}
+		e.questions = append(e.questions, rec)
+	}
+	for _, c := range b.Children {
+		c.Spec.Parent = b.Run
+		child, err := s.encodeStart(c)
+		if err != nil {
+			return nil, err
+		}
+		e.children = append(e.children, child)
+	}
+	for i := range b.Signals {
+		item, err := s.encodeItem(b.Signals[i].Item)
+		if err != nil {
+			return nil, err
+		}
+		e.signals = append(e.signals, item)
+	}
+	return e, nil
+}
+
+// Commit implements engine.Store.
+func (s *Store) Commit(ctx context.Context, b history.Batch) (history.State, error) {
+	e, err := s.encodeBatch(&b)
+	if err != nil {
+		return history.State{}, s.wrap("commit", err)
+	}
+	var state history.State
+	err = s.submit(ctx, "commit", func(st *stage) error {
+		w, err := st.commit(e)
+		if err != nil {
+			return fmt.Errorf("batch of run %s after event %d: %w", b.Run, b.After, err)
+		}
+		state = w.state
+		return nil
+	})
+	if err != nil {
+		return history.State{}, err
+	}
+	return state, nil
+}
+
+// commit checks the batch against the run and stages it.
+func (st *stage) commit(b *encodedBatch) (*workRun, error) {
+	w, err := st.load(b.Run)
+	if err != nil {
+		return nil, err
+	}
+	if w.state.Status.Terminal() {
+		return nil, fmt.Errorf("%w: %w", history.ErrFenced, history.ErrTerminal)
+	}
+	l, err := st.holder(b.Run, b.Token)
+	if err != nil {
+		return nil, err
+	}
+	if err := st.checkBatch(b, w); err != nil {
+		return nil, err
+	}
+	due, err := st.due(b)
+	if err != nil {
+		return nil, err
+	}
+	for _, write := range []func(*encodedBatch, *workRun) error{st.putEvents, st.putTimers, st.putQuestions, st.consume} {
+		if err := write(b, w); err != nil {
+			return nil, err
+		}
+	}
+	w.state.Settle(b.Batch, due)
+	w.write = true
+	switch b.Next {
+	case history.NextClosed:
+		err = st.close(w, &b.events[len(b.events)-1].event, b.Consume)
+	case history.NextRunning, history.NextBlocked:
+		// its row stays where it is
+	default:
+		w.readyAt = 0 // a run that is ready again stands at the end of its line
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := st.sendOut(b); err != nil {
+		return nil, err
+	}
+	if b.Next == history.NextRunning {
+		st.mine = append(st.mine, mark{done: func() { l.recorded = true }})
+	} else {
+		st.end(l)
+	}
+	return w, nil
+}
+
+// checkBatch compares the batch with what the run has become.
+func (st *stage) checkBatch(b *encodedBatch, w *workRun) error {
+	switch {
+	case b.After != w.state.Seq || b.Head != w.state.Head:
+		return fmt.Errorf("the newest event is %d with digest %s, the batch follows %d with %s: %w",
+			w.state.Seq, w.state.Head, b.After, b.Head, history.ErrSequence)
+	case b.InboxSeen > w.state.InboxHead:
+		return fmt.Errorf("has seen inbox item %d of %d: %w", b.InboxSeen, w.state.InboxHead, history.ErrInvalid)
+	case b.DecidedAt > st.now:
+		return fmt.Errorf("decided a deadline at %s, it is %s: %w", b.DecidedAt, st.now, history.ErrInvalid)
+	}
+	if b.DecidedAt.IsZero() || w.state.InboxHead <= b.InboxSeen {
+		return nil
+	}
+	for k, rec := range st.scan(bInbox, b.Run[:], runSeqKey(b.Run, b.InboxSeen+1)) {
+		i, err := st.item(k, rec)
+		if err != nil {
+			return err
+		}
+		if i.AcceptedAt < b.DecidedAt {
+			return fmt.Errorf("item %d was accepted at %s, before %s: %w", i.Seq, i.AcceptedAt, b.DecidedAt, history.ErrInboxMoved)
+		}
+	}
+	return nil
+}
+
+func (st *stage) putEvents(b *encodedBatch, w *workRun) error {
+	for i := range b.events {
+		e := &b.events[i]
+		if err := w.state.Apply(&e.event, e.head, len(e.rec)); err != nil {
+			return err
+		}
+		st.put(bEvents, runSeqKey(b.Run, e.event.Seq), e.rec)
+	}
+	return nil
+}
+
+// due reports whether, after the batch, a timer of the run has fallen due.
+func (st *stage) due(b *encodedBatch) (bool, error) {
+	cleared := make(map[history.Timer]bool, len(b.Clear))
+	for _, t := range b.Clear {
+		cleared[t] = true
+	}
+	for _, t := range b.Set {
+		if t.At <= st.now {
+			return true, nil
+		}
+	}
+	for k := range st.scan(bRunTimers, b.Run[:], nil) {
+		_, t, ok := splitRunTimerKey(k)
+		switch {
+		case !ok:
+			return false, &history.CorruptError{What: "timer", Run: b.Run, Reason: fmt.Sprintf("key %x", k)}
+		case t.At > st.now:
+			return false, nil
+		case !cleared[t]:
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// putTimers clears and then sets. A run that closes sets none: close clears what there is.
+func (st *stage) putTimers(b *encodedBatch, w *workRun) error {
+	for _, t := range b.Clear {
+		st.clearTimer(b.Run, t)
+	}
+	if b.Next == history.NextClosed {
+		return nil
+	}
+	for _, t := range b.Set {
+		k := timerKey(b.Run, t)
+		st.put(bTimers, k, []byte{})
+		st.put(bRunTimers, runTimerKey(b.Run, t), []byte{})
+		st.set = append(st.set, string(k))
+		if w.change.Timer.IsZero() || t.At < w.change.Timer {
+			w.change.Timer = t.At
+		}
+	}
+	return nil
+}
+
+func (st *stage) clearTimer(id history.RunID, t history.Timer) {
+	k := timerKey(id, t)
+	st.delete(bTimers, k)
+	st.delete(bRunTimers, runTimerKey(id, t))
+	st.cleared = append(st.cleared, string(k))
+}
+
+func (st *stage) putQuestions(b *encodedBatch, w *workRun) error {
+	for i := range b.Open {
+		key := runTextKey(b.Run, b.Open[i].Key)
+		if st.get(bInterrupts, key) != nil || st.get(bAnswered, key) != nil {
+			return fmt.Errorf("question %q was asked before: %w", b.Open[i].Key, history.ErrInvalid)
+		}
+		if b.Next == history.NextClosed {
+			st.put(bAnswered, key, []byte{markClosed})
+			continue
+		}
+		st.put(bInterrupts, key, b.questions[i])
+	}
+	closed := 0
+	for _, k := range b.Close {
+		key := runTextKey(b.Run, k)
+		switch {
+		case st.get(bInterrupts, key) != nil:
+			st.delete(bInterrupts, key)
+			st.put(bAnswered, key, []byte{markClosed})
+			closed++
+		case st.get(bAnswered, key) == nil:
+			return fmt.Errorf("closes question %q, which was never asked: %w", k, history.ErrInvalid)
+		}
+	}
+	w.state.Closed(closed, st.now)
+	return nil
+}
+
+func (st *stage) consume(b *encodedBatch, _ *workRun) error {
+	for _, n := range b.Consume {
+		key := runSeqKey(b.Run, n)
+		if st.get(bInbox, key) == nil {
+			return fmt.Errorf("consumes item %d, which is not in the inbox: %w", n, history.ErrInvalid)
+		}
+		st.delete(bInbox, key)
+	}
+	return nil
+}
+
+// sendOut starts the children and sends the signals of a batch.
+func (st *stage) sendOut(b *encodedBatch) error {
+	for _, c := range b.children {
+		w, existed, err := st.start(c)
+		if err != nil {
+			return fmt.Errorf("child with key %q: %w", c.start.Spec.Key, err)
+		}
+		if existed && w.spec.Parent != b.Run {
+			return fmt.Errorf("child with key %q: run %s, which is not a child of this run, has it: %w", c.start.Spec.Key, w.id, history.ErrConflict)
+		}
+		if c.signal != nil {
+			if _, err := st.deliver(w, c.signal); err != nil {
+				return fmt.Errorf("signal to child with key %q: %w", c.start.Spec.Key, err)
+			}
+		}
+	}
+	for i, e := range b.signals {
+		if err := st.sendSignal(b.Run, b.Signals[i].Run, e); err != nil {
+			return fmt.Errorf("signal %q to run %s: %w", e.item.Name, b.Signals[i].Run, err)
+		}
+	}
+	return nil
+}
+
+// sendSignal delivers a signal from one run to another of the same tenant.
+func (st *stage) sendSignal(from, to history.RunID, e *encodedItem) error {
+	sender, err := st.load(from)
+	if err != nil {
+		return err
+	}
+	w, err := st.load(to)
+	if err != nil {
+		return err
+	}
+	for _, r := range []*workRun{sender, w} {
+		if _, err := st.specOf(r); err != nil {
+			return err
+		}
+	}
+	if sender.spec.Tenant != w.spec.Tenant {
+		return history.ErrNotFound
+	}
+	_, err = st.deliver(w, e)
+	return err
+}

@@ -1,0 +1,242 @@
+package boltstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/perdure/perdure/history"
+)
+
+// op is one write. stage checks its preconditions and stages its changes; an error from it refuses the op and only
+// the op. It may run more than once, so it must set its results anew each time.
+type op struct {
+	stage func(st *stage) error
+	err   error
+	done  chan struct{} // closed when err and the results are final
+}
+
+// committer collects ops while a transaction is being written and writes them as the next one. There is no delay:
+// what gathers during a sync is enough.
+type committer struct {
+	mu      sync.Mutex // guards waiting, and stopped against submit
+	waiting []*op
+	stopped atomic.Bool
+	wake    chan struct{} // capacity 1
+	done    chan struct{} // closed when the goroutine has ended
+}
+
+// submit gives the op to the committer and waits for its outcome. Where ctx ends first the outcome is unknown.
+func (s *Store) submit(ctx context.Context, name string, fn func(st *stage) error) error {
+	if err := s.usable(ctx); err != nil {
+		return s.wrap(name, err)
+	}
+	if s.ro {
+		return s.wrap(name, history.ErrReadOnly)
+	}
+	o := &op{stage: fn, done: make(chan struct{})}
+	if !s.work.add(o) {
+		return s.wrap(name, history.ErrClosed)
+	}
+	select {
+	case <-o.done:
+		return s.wrap(name, o.err)
+	case <-ctx.Done():
+		return s.wrap(name, fmt.Errorf("the write may or may not happen: %w", context.Cause(ctx)))
+	}
+}
+
+func (c *committer) add(o *op) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped.Load() {
+		return false
+	}
+	c.waiting = append(c.waiting, o)
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// stop lets the committer finish what it has and waits for it. It returns false where it was stopped before.
+func (c *committer) stop() bool {
+	c.mu.Lock()
+	first := !c.stopped.Swap(true)
+	if first && c.wake != nil {
+		close(c.wake)
+	}
+	c.mu.Unlock()
+	if first && c.done != nil {
+		<-c.done
+	}
+	return first
+}
+
+func (c *committer) take() []*op {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	group := c.waiting
+	c.waiting = nil
+	return group
+}
+
+// commitLoop is the committer's goroutine.
+func (s *Store) commitLoop() {
+	defer close(s.work.done)
+	for range s.work.wake {
+		s.commit(s.work.take())
+	}
+	s.commit(s.work.take())
+}
+
+// commit runs a group of ops in one transaction and tells everybody.
+func (s *Store) commit(group []*op) {
+	pending := group
+	for len(pending) > 0 {
+		if f := s.failure.Load(); f != nil {
+			for _, o := range pending {
+				o.err = *f
+			}
+			break
+		}
+		t, bad, err := s.attempt(pending)
+		if bad >= 0 {
+			// An op broke, which is a bug, not a refusal: the others are tried again without it.
+			broken := pending[bad]
+			broken.err = err
+			close(broken.done)
+			pending = append(append([]*op(nil), pending[:bad]...), pending[bad+1:]...)
+			continue
+		}
+		if err != nil {
+			for _, o := range pending {
+				o.err = err
+			}
+			break
+		}
+		s.tell.send(t.publish()...)
+		break
+	}
+	for _, o := range pending {
+		close(o.done)
+	}
+}
+
+// attempt stages the ops in order and commits. bad is the index of an op that broke while its changes were
+// written; then, as with any error, nothing is changed.
+func (s *Store) attempt(group []*op) (t *txn, bad int, err error) {
+	bad = -1
+	s.mu.Lock()
+	stamp := s.clock.now() // under mu: see readTime
+	s.stamp = stamp
+	s.mu.Unlock()
+	var tx *bolt.Tx
+	var id int
+	err = guard(func() (err error) {
+		if tx, err = s.db.Begin(true); err != nil {
+			return err
+		}
+		id = tx.ID()
+		t = newTxn(s, tx, stamp)
+		for i, o := range group {
+			st := &stage{txn: t}
+			if o.err = o.stage(st); o.err != nil {
+				st.drop()
+				continue
+			}
+			if err := st.accept(); err != nil {
+				bad = i
+				return err
+			}
+		}
+		return t.flush()
+	})
+	committing := err == nil && t.dirty
+	if committing {
+		err = guard(tx.Commit)
+	} else if tx != nil {
+		if e := guard(tx.Rollback); e != nil {
+			err, bad = s.poison(e), -1
+		}
+	}
+	if err == nil {
+		return t, -1, nil
+	}
+	if t != nil {
+		t.undo()
+	}
+	s.mu.Lock()
+	s.stamp = 0
+	s.mu.Unlock()
+	if bad < 0 || s.failure.Load() != nil {
+		return t, -1, s.judge(tx, id, err, committing)
+	}
+	var p *panicError
+	if errors.As(err, &p) {
+		return t, -1, s.fail(err)
+	}
+	return t, bad, err
+}
+
+// judge decides what an error of transaction id means for the store.
+func (s *Store) judge(tx *bolt.Tx, id int, err error, committing bool) error {
+	var p *panicError
+	switch {
+	case s.failure.Load() != nil:
+		return *s.failure.Load()
+	case errors.As(err, &p) && committing:
+		// A panic in the middle of a commit may have left bbolt's locks held.
+		if e := guard(tx.Rollback); e != nil && !errors.Is(e, berrors.ErrTxClosed) {
+			return s.poison(err)
+		}
+		return s.fail(err)
+	case committing && full(err) && s.newest() < id:
+		return fmt.Errorf("%w: %w", history.ErrFull, err)
+	}
+	return s.fail(err)
+}
+
+// poison fails the store and remembers that bbolt cannot be closed.
+func (s *Store) poison(err error) error {
+	s.stuck.Store(true)
+	return s.fail(err)
+}
+
+// full reports whether a commit failed for lack of room.
+func full(err error) bool {
+	if errors.Is(err, berrors.ErrMaxSizeReached) {
+		return true
+	}
+	for _, errno := range fullErrnos() {
+		// bbolt formats the error of growing the file without wrapping it.
+		if errors.Is(err, errno) || strings.HasPrefix(err.Error(), "file resize error:") && strings.HasSuffix(err.Error(), errno.Error()) {
+			return true
+		}
+	}
+	return false
+}
+
+// newest returns the number of the newest transaction that is visible: a failed one that is had its meta page
+// written. Where it cannot be read, every transaction counts as visible.
+func (s *Store) newest() int {
+	id := math.MaxInt
+	err := guard(func() error {
+		return s.db.View(func(tx *bolt.Tx) error {
+			id = tx.ID()
+			return nil
+		})
+	})
+	if err != nil {
+		return math.MaxInt
+	}
+	return id
+}

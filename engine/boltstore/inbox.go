@@ -1,0 +1,139 @@
+package boltstore
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/perdure/perdure/engine"
+	"github.com/perdure/perdure/history"
+)
+
+// Deliver implements engine.Store.
+func (s *Store) Deliver(ctx context.Context, id history.RunID, item history.InboxItem) (engine.Delivery, error) {
+	check := item.CheckSignal
+	if item.Kind == history.InboxChild {
+		check = item.CheckChild
+	}
+	if err := check(); err != nil {
+		return 0, s.wrap("deliver", err)
+	}
+	e, err := s.encodeItem(item)
+	if err != nil {
+		return 0, s.wrap("deliver", err)
+	}
+	var d engine.Delivery
+	err = s.submit(ctx, "deliver", func(st *stage) error {
+		w, err := st.load(id)
+		if err != nil {
+			return err
+		}
+		if d, err = st.deliver(w, e); err != nil {
+			return fmt.Errorf("signal %q to run %s: %w", item.Name, id, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return d, nil
+}
+
+// deliver puts an item in the inbox of a run, or among its dead letters where it is over.
+func (st *stage) deliver(w *workRun, e *encodedItem) (engine.Delivery, error) {
+	if e.item.Key != "" {
+		key := identityKey(w.id, e.item.Kind, e.item.Key)
+		if known := st.get(bIdentities, key); known != nil {
+			if e.item.Kind == history.InboxSignal && !bytes.Equal(known, e.digest[:]) {
+				return 0, fmt.Errorf("id %q came with other content before: %w", e.item.Key, history.ErrConflict)
+			}
+			return engine.Duplicate, nil
+		}
+		st.put(bIdentities, key, bytes.Clone(e.digest[:]))
+	}
+	if w.state.Status.Terminal() {
+		st.bury(w, e)
+		return engine.DeadLetter, nil
+	}
+	st.accepted(w, e)
+	return engine.Delivered, nil
+}
+
+// accepted numbers and stamps an item and puts it in the inbox of a run that is not over.
+func (st *stage) accepted(w *workRun, e *encodedItem) {
+	item := e.item
+	item.AcceptedAt = st.now
+	w.state.Accept(&item)
+	w.write, w.change.Inbox = true, true
+	st.put(bInbox, runSeqKey(w.id, item.Seq), append(timeBytes(nil, st.now), e.rec...))
+}
+
+// bury keeps an item that reached a run after its end. The run's state, which is final, does not change: the item is
+// numbered after the newest of the inbox and the dead letters.
+func (st *stage) bury(w *workRun, e *encodedItem) {
+	if w.lastDead == 0 {
+		w.lastDead = max(w.state.InboxHead, st.lastSeq(bDead, w.id))
+	}
+	w.lastDead++
+	st.put(bDead, runSeqKey(w.id, w.lastDead), append(timeBytes(nil, st.now), e.rec...))
+}
+
+// lastSeq returns the highest sequence of a run in events, inbox or dead; 0 where there is none.
+func (v *view) lastSeq(b bucketID, id history.RunID) uint64 {
+	c := v.bucket(b).Cursor()
+	k, _ := c.Seek(runSeqKey(id, 1<<64-1))
+	if k == nil {
+		k, _ = c.Last()
+	} else if !bytes.HasPrefix(k, id[:]) {
+		k, _ = c.Prev()
+	}
+	if len(k) != runLen+8 || !bytes.HasPrefix(k, id[:]) {
+		return 0
+	}
+	return binary.BigEndian.Uint64(k[runLen:])
+}
+
+// Answer implements engine.Store.
+func (s *Store) Answer(ctx context.Context, id history.RunID, item history.InboxItem) error {
+	if err := item.CheckAnswer(); err != nil {
+		return s.wrap("answer", err)
+	}
+	e, err := s.encodeItem(item)
+	if err != nil {
+		return s.wrap("answer", err)
+	}
+	return s.submit(ctx, "answer", func(st *stage) error {
+		if err := st.answer(id, e); err != nil {
+			return fmt.Errorf("question %q of run %s: %w", item.Key, id, err)
+		}
+		return nil
+	})
+}
+
+func (st *stage) answer(id history.RunID, e *encodedItem) error {
+	w, err := st.load(id)
+	if err != nil {
+		return err
+	}
+	key := runTextKey(id, e.item.Key)
+	rec := st.get(bInterrupts, key)
+	if rec == nil {
+		if st.get(bAnswered, key) != nil {
+			return history.ErrAnswered
+		}
+		return history.ErrNotFound
+	}
+	q, err := history.Decode[history.Interrupt](st.codec, rec)
+	if err != nil {
+		return err
+	}
+	if !q.Deadline.IsZero() && st.now >= q.Deadline {
+		return fmt.Errorf("its deadline passed at %s: %w", q.Deadline, history.ErrAnswered)
+	}
+	st.delete(bInterrupts, key)
+	st.put(bAnswered, key, []byte{markAnswered})
+	st.accepted(w, e)
+	w.state.Closed(1, st.now)
+	return nil
+}

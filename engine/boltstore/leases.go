@@ -1,0 +1,335 @@
+package boltstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/perdure/perdure/engine"
+	"github.com/perdure/perdure/history"
+)
+
+// lease is a run's holder. All fields but run, token, owner and row are guarded by Store.mu.
+type lease struct {
+	run     history.RunID
+	token   history.Token
+	owner   string
+	row     string        // in the ready index, when it was claimed
+	spec    *history.Spec // nil until the claim is handed out
+	expires history.Time
+	// recorded says that the file knows that the run was claimed: it needs its code to be canceled.
+	recorded bool
+	// ended says that an op that ends the lease is being committed: its holder is fenced.
+	ended bool
+}
+
+// delay keeps a released run from being claimed too early.
+type delay struct {
+	until   history.Time
+	spec    *history.Spec
+	readyAt history.Time
+}
+
+// Claim implements engine.Store. It writes nothing: a lease lives in memory, and the run's row in the ready index
+// stays, so that any later epoch finds it claimable. That the run was ever claimed is recorded by its first commit,
+// renewal, release or expiry.
+func (s *Store) Claim(ctx context.Context, req engine.ClaimRequest) ([]history.Claim, error) {
+	if err := checkClaim(&req); err != nil {
+		return nil, s.wrap("claim", err)
+	}
+	if s.ro {
+		return nil, s.wrap("claim", history.ErrReadOnly)
+	}
+	taken, err := s.take(ctx, &req)
+	if err != nil || len(taken) == 0 {
+		return nil, err
+	}
+	now := s.readTime()
+	claims := make([]history.Claim, 0, len(taken))
+	var broken []error
+	err = s.view(ctx, "claim", func(v *view) error {
+		for _, l := range taken {
+			c, err := v.claim(l.run, l.token, now)
+			if err != nil {
+				broken = append(broken, fmt.Errorf("run %s: %w", l.run, err))
+			}
+			claims = append(claims, c)
+		}
+		return nil
+	})
+	if err != nil {
+		s.forget(taken...)
+		return nil, err
+	}
+	claims = s.seat(taken, claims)
+	if len(claims) == 0 && len(broken) > 0 {
+		return nil, s.wrap("claim", errors.Join(broken...))
+	}
+	return claims, nil
+}
+
+func checkClaim(req *engine.ClaimRequest) error {
+	switch {
+	case req.Owner == "":
+		return fmt.Errorf("no owner: %w", history.ErrInvalid)
+	case req.Max <= 0:
+		return fmt.Errorf("max is %d, want at least 1: %w", req.Max, history.ErrInvalid)
+	case req.TTL <= 0:
+		return fmt.Errorf("ttl is %s, want more than 0: %w", req.TTL, history.ErrInvalid)
+	}
+	return nil
+}
+
+// take leases the first rows of the lines that are asked for.
+func (s *Store) take(ctx context.Context, req *engine.ClaimRequest) (taken []*lease, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err = s.view(ctx, "claim", func(v *view) error {
+		rows := s.front(v, req.Workflows, req.Queues, req.Max)
+		expires := s.clock.now().Add(req.TTL)
+		for _, row := range rows {
+			s.counter++
+			l := &lease{
+				run: runOfReady(row), owner: req.Owner, row: row, expires: expires,
+				token: history.Token{Epoch: s.epoch, Counter: s.counter},
+			}
+			s.leases[l.run] = l
+			taken = append(taken, l)
+		}
+		return nil
+	})
+	return taken, err
+}
+
+// claim reads what the holder of a new lease must know. The zero claim stands for a run that is not to be executed.
+func (v *view) claim(id history.RunID, token history.Token, now history.Time) (history.Claim, error) {
+	run, err := v.run(id)
+	if err != nil || !inLine(run.Status) {
+		return history.Claim{}, err
+	}
+	items, err := v.items(bInbox, id, 0)
+	if err != nil {
+		return history.Claim{}, err
+	}
+	run.Status = history.StatusRunning
+	return history.Claim{Run: run, Token: token, Now: now, Inbox: items}, nil
+}
+
+// seat completes the leases whose runs could be read and drops the others. A damaged run keeps its row: every
+// claim of a later epoch meets it again, and Verify names it.
+func (s *Store) seat(taken []*lease, claims []history.Claim) []history.Claim {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept := claims[:0]
+	for i, l := range taken {
+		c := claims[i]
+		if c.Token.IsZero() {
+			delete(s.leases, l.run)
+			continue
+		}
+		spec := c.Run.Spec
+		l.spec, l.recorded = &spec, c.Run.Claimed
+		kept = append(kept, c)
+	}
+	return kept
+}
+
+// readTime returns a time before which everything that was accepted is visible to a read that begins now. While a
+// transaction is being written, that is its stamp.
+func (s *Store) readTime() history.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stamp != 0 {
+		return s.stamp
+	}
+	return s.clock.now()
+}
+
+// forget drops leases that could not be handed out and puts their runs back.
+func (s *Store) forget(taken ...*lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range taken {
+		delete(s.leases, l.run)
+		for _, line := range s.lines {
+			for prefix, w := range line.queues {
+				if len(l.row) == len(prefix)+readySuffix && l.row[:len(prefix)] == prefix {
+					w.add(l.row)
+				}
+			}
+		}
+	}
+}
+
+// heldSpec returns the spec of a leased run, which the lease keeps at hand.
+func (s *Store) heldSpec(id history.RunID) *history.Spec {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.leases[id]; l != nil {
+		return l.spec
+	}
+	return nil
+}
+
+// held reports whether somebody holds the run.
+//
+// It takes mu, so it must not be called in a read transaction: a claim begins one under mu, and bbolt lets neither
+// begin while a writer waits for the other to end so that it can move the memory map.
+func (s *Store) held(id history.RunID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.leases[id] != nil
+}
+
+// holder returns the lease of a run where token is the newest and nothing is ending it.
+func (st *stage) holder(id history.RunID, token history.Token) (*lease, error) {
+	st.store.mu.Lock()
+	defer st.store.mu.Unlock()
+	l := st.store.leases[id]
+	switch {
+	case l == nil:
+		return nil, fmt.Errorf("token %s of run %s: no lease is held: %w", token, id, history.ErrFenced)
+	case l.token != token || l.ended:
+		return nil, fmt.Errorf("token %s of run %s: %w", token, id, history.ErrFenced)
+	}
+	return l, nil
+}
+
+// end gives a lease up with the transaction.
+func (st *stage) end(l *lease) {
+	s := st.store
+	s.mu.Lock()
+	l.ended = true
+	s.mu.Unlock()
+	st.mine = append(st.mine, mark{
+		done: func() {
+			if s.leases[l.run] == l {
+				delete(s.leases, l.run)
+			}
+		},
+		undo: func() { l.ended = false },
+	})
+}
+
+// record makes the file know that the run was claimed.
+func (st *stage) record(w *workRun, l *lease) {
+	if !w.state.Claimed {
+		w.state.Claimed, w.state.Epoch, w.write = true, max(w.state.Epoch, l.token.Epoch), true
+	}
+	st.mine = append(st.mine, mark{done: func() { l.recorded = true }})
+}
+
+// Renew implements engine.Store.
+func (s *Store) Renew(ctx context.Context, owner string, ttl time.Duration, held map[history.RunID]history.Token) ([]history.RunID, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, s.wrap("renew", err)
+	}
+	if ttl <= 0 {
+		return nil, s.wrap("renew", fmt.Errorf("ttl is %s, want more than 0: %w", ttl, history.ErrInvalid))
+	}
+	var lost []history.RunID
+	var fresh []*lease
+	s.mu.Lock()
+	expires := s.clock.now().Add(ttl)
+	for _, l := range s.leases {
+		if l.owner != owner || l.ended {
+			continue
+		}
+		l.expires = max(l.expires, expires)
+		if !l.recorded {
+			fresh = append(fresh, l)
+		}
+	}
+	for id, token := range held {
+		if l := s.leases[id]; l == nil || l.ended || l.token != token {
+			lost = append(lost, id)
+		}
+	}
+	s.mu.Unlock()
+	if len(fresh) == 0 {
+		return lost, nil
+	}
+	err := s.submit(ctx, "renew", func(st *stage) error {
+		for _, l := range fresh {
+			w, err := st.load(l.run)
+			if err != nil {
+				return err
+			}
+			if !w.state.Status.Terminal() {
+				st.record(w, l)
+			}
+		}
+		return nil
+	})
+	return lost, err
+}
+
+// Release implements engine.Store.
+func (s *Store) Release(ctx context.Context, id history.RunID, token history.Token, retryAt history.Time, reason string) error {
+	return s.submit(ctx, "release", func(st *stage) error {
+		l, err := st.holder(id, token)
+		if err != nil {
+			return err
+		}
+		w, err := st.load(id)
+		if err != nil {
+			return err
+		}
+		spec, err := st.specOf(w)
+		if err != nil {
+			return err
+		}
+		st.record(w, l)
+		if reason != "" && reason != w.state.Reason {
+			w.state.Reason, w.write = reason, true
+		}
+		st.end(l)
+		if retryAt > st.now {
+			st.mine = append(st.mine, mark{done: func() {
+				s.delayed[id] = delay{until: retryAt, spec: spec, readyAt: w.readyAt}
+			}})
+		}
+		return nil
+	})
+}
+
+// ExpireLeases implements engine.Store.
+func (s *Store) ExpireLeases(ctx context.Context) (int, error) {
+	if err := s.usable(ctx); err != nil {
+		return 0, s.wrap("expire leases", err)
+	}
+	if len(s.expired(s.clock.now())) == 0 {
+		return 0, nil
+	}
+	n := 0
+	err := s.submit(ctx, "expire leases", func(st *stage) error {
+		n = 0
+		for _, l := range s.expired(st.now) {
+			w, err := st.load(l.run)
+			if err != nil {
+				return err
+			}
+			st.record(w, l)
+			st.end(l)
+			n++
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+func (s *Store) expired(now history.Time) []*lease {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var expired []*lease
+	for _, l := range s.leases {
+		if l.expires <= now && !l.ended {
+			expired = append(expired, l)
+		}
+	}
+	return expired
+}

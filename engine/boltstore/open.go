@@ -1,0 +1,272 @@
+package boltstore
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/perdure/perdure/history"
+)
+
+// Options of a store. The zero value is useful.
+type Options struct {
+	// LockTimeout is how long Open waits for the lock on the file. Default 500 ms, which outlasts a process that
+	// is just closing it.
+	LockTimeout time.Duration
+	// ReadOnly opens the file for reading beside other readers: every write matches history.ErrReadOnly. The file
+	// must exist and no writer may have it open.
+	ReadOnly bool
+	// MaxSize bounds the file in bytes; a write that would need more matches history.ErrFull and changes nothing.
+	// 0 means no bound but the disk's. bbolt grows the file by 16 MiB at a time.
+	MaxSize int
+	// MmapSize is the address space in bytes that is set aside for the file at open, so that growing it need not
+	// wait for reads. Default 1 GiB; on Windows, where it would be the size of the file, it is ignored.
+	MmapSize int
+	// Clock is the source of the store's time. Default time.Now.
+	Clock func() time.Time
+}
+
+const (
+	defaultLockTimeout = 500 * time.Millisecond
+	defaultMmapSize    = 1 << 30
+	fileMode           = 0o600
+)
+
+func (o *Options) filled() Options {
+	var f Options
+	if o != nil {
+		f = *o
+	}
+	if f.LockTimeout <= 0 {
+		f.LockTimeout = defaultLockTimeout
+	}
+	if f.MmapSize <= 0 {
+		f.MmapSize = defaultMmapSize
+	}
+	if runtime.GOOS == "windows" {
+		f.MmapSize = 0
+	}
+	if f.Clock == nil {
+		f.Clock = time.Now
+	}
+	return f
+}
+
+// Open opens the store in the file at path, and creates it, but not its directory, where it is missing. opts may be nil.
+//
+// Its errors name the file and match history.ErrLocked (another process has it), history.ErrFormat (it is no store, or one
+// of a later version), history.ErrCorrupt (it is damaged) or fs.ErrNotExist, fs.ErrPermission.
+func Open(path string, opts *Options) (*Store, error) {
+	o := opts.filled()
+	s, err := open(path, o)
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", path, err)
+	}
+	return s, nil
+}
+
+func open(path string, o Options) (*Store, error) {
+	switch info, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist) && !o.ReadOnly:
+		if err := create(path, o); err != nil {
+			return nil, err
+		}
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("is not a regular file: %w", history.ErrFormat)
+	case info.Size() == 0:
+		// bbolt would make a new database of it. It was never ours: a new file appears whole.
+		return nil, fmt.Errorf("the file is empty: restore a backup, or remove it to start anew: %w", history.ErrCorrupt)
+	}
+	if err := inspect(path, o); err != nil {
+		return nil, err
+	}
+	db, file, err := openBolt(path, o, o.ReadOnly)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		db: db, file: file, path: path, ro: o.ReadOnly, codec: history.NewCodec(),
+		leases: map[history.RunID]*lease{}, closing: map[history.RunID]bool{},
+		delayed: map[history.RunID]delay{}, lines: map[string]*line{},
+	}
+	if err := s.begin(o); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return s, nil
+}
+
+// begin raises the epoch and starts the goroutines.
+func (s *Store) begin(o Options) error {
+	var m meta
+	read := func(tx *bolt.Tx) (err error) {
+		m, err = readMeta(tx)
+		return err
+	}
+	raise := func(tx *bolt.Tx) error {
+		if err := read(tx); err != nil {
+			return err
+		}
+		m.epoch = max(m.epoch+1, uint64(o.Clock().UnixMilli()))
+		return m.write(tx)
+	}
+	err := guard(func() error {
+		if s.ro {
+			return s.db.View(read)
+		}
+		return s.db.Update(raise)
+	})
+	if err != nil {
+		if full(err) {
+			err = fmt.Errorf("%w: %w", history.ErrFull, err)
+		}
+		return err
+	}
+	s.epoch = m.epoch
+	s.clock = newClock(o.Clock, m.time)
+	s.tell = newNotifier()
+	if s.ro {
+		return nil
+	}
+	s.work.wake, s.work.done = make(chan struct{}, 1), make(chan struct{})
+	go s.commitLoop()
+	return nil
+}
+
+// openBolt opens the file under guard. On any error the file is closed, even where bbolt panicked with it open.
+func openBolt(path string, o Options, readOnly bool) (*bolt.DB, *os.File, error) {
+	var file *os.File
+	var db *bolt.DB
+	err := guard(func() (err error) {
+		db, err = bolt.Open(path, fileMode, &bolt.Options{
+			Timeout:         o.LockTimeout,
+			ReadOnly:        readOnly,
+			NoFreelistSync:  true, // a synced one costs nine tenths of the throughput once a large file was purged
+			FreelistType:    bolt.FreelistMapType,
+			InitialMmapSize: o.MmapSize,
+			MaxSize:         o.MaxSize,
+			OpenFile: func(name string, flag int, mode os.FileMode) (f *os.File, err error) {
+				file, err = os.OpenFile(name, flag, mode)
+				return file, err
+			},
+		})
+		return err
+	})
+	var p *panicError
+	switch {
+	case err == nil:
+		return db, file, nil
+	case errors.As(err, &p):
+		return nil, nil, errors.Join(fmt.Errorf("the file is damaged: restore a backup: %w", err), file.Close())
+	case errors.Is(err, berrors.ErrTimeout):
+		return nil, nil, fmt.Errorf("%w%s: stop it, or use the server that it runs", history.ErrLocked, holderOf(path))
+	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrVersionMismatch):
+		return nil, nil, fmt.Errorf("this is not a store: %w: %w", history.ErrFormat, err)
+	case errors.Is(err, berrors.ErrChecksum):
+		return nil, nil, fmt.Errorf("both meta pages are damaged: restore a backup: %w: %w", history.ErrCorrupt, err)
+	}
+	return nil, nil, err
+}
+
+// inspect looks at a file before it is opened for good, read-only and without trusting it: opened for writing, bbolt
+// walks all pages in a goroutine of its own, where a panic could not be recovered.
+func inspect(path string, o Options) error {
+	db, file, err := openBolt(path, o, true)
+	if err != nil {
+		return err
+	}
+	err = guard(func() error {
+		return db.View(func(tx *bolt.Tx) error {
+			info, err := file.Stat()
+			if err != nil {
+				return err
+			}
+			if tx.Size() > info.Size() {
+				return fmt.Errorf("the file has %d bytes and should have %d, it was cut: restore a backup: %w", info.Size(), tx.Size(), history.ErrCorrupt)
+			}
+			m, err := readMeta(tx)
+			if err != nil || m.closed >= m.time && m.closed > 0 {
+				return err
+			}
+			return walk(tx)
+		})
+	})
+	if e := guard(db.Close); err == nil {
+		err = e
+	}
+	var p *panicError
+	if errors.As(err, &p) {
+		return fmt.Errorf("the file is damaged: restore a backup: %w", err)
+	}
+	return err
+}
+
+// walk visits every page that bbolt will visit when it rebuilds the list of free pages, as it does where the store was
+// not closed.
+func walk(tx *bolt.Tx) error {
+	return tx.ForEach(func(_ []byte, b *bolt.Bucket) error {
+		return b.ForEach(func(_, _ []byte) error { return nil })
+	})
+}
+
+// create makes a new store under a temporary name and gives it its name only when it is on disk: a crash leaves no half
+// of one.
+func create(path string, o Options) error {
+	tmp := fmt.Sprintf("%s.new-%d-%d", path, os.Getpid(), time.Now().UnixNano())
+	err := makeFile(tmp, o)
+	if err == nil {
+		err = place(tmp, path)
+	}
+	if e := os.Remove(tmp); err == nil && e != nil && !errors.Is(e, fs.ErrNotExist) {
+		err = e
+	}
+	if err == nil {
+		err = syncDir(path)
+	}
+	if err != nil {
+		if full(err) {
+			err = fmt.Errorf("%w: %w", history.ErrFull, err)
+		}
+		return fmt.Errorf("create: %w", err)
+	}
+	return nil
+}
+
+func makeFile(tmp string, o Options) error {
+	db, _, err := openBolt(tmp, o, false)
+	if err != nil {
+		return err
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		for b := range nBuckets {
+			if _, err := tx.CreateBucket([]byte(b.String())); err != nil {
+				return err
+			}
+		}
+		m := meta{format: fileFormat, time: history.TimeOf(o.Clock())}
+		return m.write(tx)
+	})
+	return errors.Join(err, db.Close())
+}
+
+// place names the file, unless somebody else was faster: then theirs is used.
+func place(tmp, path string) error {
+	err := os.Link(tmp, path)
+	switch {
+	case err == nil, errors.Is(err, fs.ErrExist):
+		return nil
+	}
+	// A file system without links: a rename could replace another's file between the look and the rename, which
+	// needs two processes that both create the store at the same moment.
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	return os.Rename(tmp, path)
+}

@@ -1,0 +1,84 @@
+package boltstore
+
+import (
+	"github.com/perdure/perdure/engine"
+	"github.com/perdure/perdure/history"
+)
+
+// publish brings the memory of the store up to a transaction that has committed, and returns what to tell.
+func (t *txn) publish() []engine.Change {
+	s := t.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stamp = 0
+	for _, m := range t.marks {
+		if m.done != nil {
+			m.done()
+		}
+	}
+	for _, k := range t.timersCleared {
+		s.timers.remove(k)
+	}
+	for _, k := range t.timersSet {
+		s.timers.add(k)
+	}
+	changes := make([]engine.Change, 0, len(t.order))
+	for _, id := range t.order {
+		changes = append(changes, s.publishRun(t.runs[id]))
+	}
+	return changes
+}
+
+// publishRun moves the run in the window of its line. Caller holds mu.
+func (s *Store) publishRun(w *workRun) engine.Change {
+	c := w.change
+	c.Run, c.Tenant, c.Status = w.id, w.spec.Tenant, w.state.Status
+	if w.wasReadyAt != 0 {
+		s.leaveLine(w.spec, w.wasReadyAt)
+	}
+	if w.readyAt == 0 {
+		delete(s.delayed, w.id)
+		return c
+	}
+	if s.leases[w.id] != nil {
+		c.Status = history.StatusRunning
+		return c
+	}
+	if s.claimable(&w.state) {
+		c.Status = effective(w.state.Status, false)
+		c.Ready = s.enterLine(w.spec, w.readyAt)
+	}
+	return c
+}
+
+// unmark takes marks back, the newest first.
+func (s *Store) unmark(marks []mark) {
+	if len(marks) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := len(marks) - 1; i >= 0; i-- {
+		if marks[i].undo != nil {
+			marks[i].undo()
+		}
+	}
+}
+
+// claimable reports whether a run that stands in a line may be claimed: a blocked one only in a later epoch than
+// the one that it blocked in.
+func (s *Store) claimable(state *history.State) bool {
+	return state.Status != history.StatusBlocked || state.Epoch < s.epoch
+}
+
+// effective is the status of a run as it is seen: a lease, which lives in memory, makes a run that stands in a line
+// running, and one that the file calls running is ready where nobody holds it.
+func effective(stored history.Status, held bool) history.Status {
+	switch {
+	case held && inLine(stored):
+		return history.StatusRunning
+	case stored == history.StatusRunning && !held:
+		return history.StatusReady
+	}
+	return stored
+}

@@ -1,0 +1,159 @@
+package boltstore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/perdure/perdure/history"
+)
+
+// historyLimit bounds a page of events where the caller names no limit.
+const historyLimit = 1000
+
+// Run implements engine.Store.
+func (s *Store) Run(ctx context.Context, id history.RunID) (history.Run, error) {
+	return s.find(ctx, "run "+id.String(), func(*view) ([]byte, error) { return id[:], nil })
+}
+
+// RunByKey implements engine.Store.
+func (s *Store) RunByKey(ctx context.Context, tenant, key string) (history.Run, error) {
+	return s.find(ctx, fmt.Sprintf("run with key %q", key), func(v *view) ([]byte, error) {
+		return v.get(bKeys, tenantKey(tenant, key)), nil
+	})
+}
+
+// RunByTask implements engine.Store. Its errors do not repeat the task id.
+func (s *Store) RunByTask(ctx context.Context, taskID string) (history.Run, error) {
+	return s.find(ctx, "run of task", func(v *view) ([]byte, error) {
+		if taskID == "" {
+			return nil, nil
+		}
+		return v.get(bTasks, []byte(taskID)), nil
+	})
+}
+
+func (s *Store) find(ctx context.Context, what string, lookUp func(v *view) ([]byte, error)) (run history.Run, err error) {
+	var id history.RunID
+	err = s.view(ctx, what, func(v *view) error {
+		k, err := lookUp(v)
+		switch {
+		case err != nil:
+			return err
+		case k == nil:
+			return history.ErrNotFound
+		case copy(id[:], k) != len(id):
+			return fmt.Errorf("index row %x: %w", k, history.ErrCorrupt)
+		}
+		run, err = v.run(id)
+		return err
+	})
+	if err != nil {
+		return history.Run{}, err
+	}
+	run.Status = effective(run.Status, s.held(id))
+	return run, nil
+}
+
+// exists returns ErrNotFound where there is no such run.
+func (v *view) exists(id history.RunID) error {
+	if v.get(bStates, id[:]) == nil {
+		return history.ErrNotFound
+	}
+	return nil
+}
+
+// History implements engine.Store. A limit of 0 means 1,000.
+func (s *Store) History(ctx context.Context, id history.RunID, from uint64, limit int) ([]history.Event, error) {
+	if limit <= 0 {
+		limit = historyLimit
+	}
+	var events []history.Event
+	err := s.view(ctx, "history of run "+id.String(), func(v *view) error {
+		if err := v.exists(id); err != nil {
+			return err
+		}
+		for k, rec := range v.scan(bEvents, id[:], runSeqKey(id, max(from, 1))) {
+			if len(events) == limit {
+				break
+			}
+			e, _, err := v.codec.DecodeEvent(rec)
+			if err != nil {
+				return err
+			}
+			if !bytes.Equal(k, runSeqKey(id, e.Seq)) {
+				return &history.CorruptError{What: "event", Run: id, Seq: e.Seq, Reason: fmt.Sprintf("is stored under key %x", k)}
+			}
+			events = append(events, e)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return events, nil
+}
+
+// Inbox implements engine.Store.
+func (s *Store) Inbox(ctx context.Context, id history.RunID, after uint64) ([]history.InboxItem, history.Time, error) {
+	now := s.readTime()
+	items, err := s.items(ctx, "inbox", bInbox, id, after)
+	if err != nil {
+		return nil, 0, err
+	}
+	return items, now, nil
+}
+
+// DeadLetters implements engine.Store. The file also keeps the answers, outcomes and requests that no event
+// consumed, so that the fate of each inbox item can be told; they are not shown.
+func (s *Store) DeadLetters(ctx context.Context, id history.RunID) ([]history.InboxItem, error) {
+	items, err := s.items(ctx, "dead letters", bDead, id, 0)
+	return slices.DeleteFunc(items, func(i history.InboxItem) bool { return i.Kind != history.InboxSignal }), err
+}
+
+func (s *Store) items(ctx context.Context, what string, b bucketID, id history.RunID, after uint64) (items []history.InboxItem, err error) {
+	err = s.view(ctx, what+" of run "+id.String(), func(v *view) error {
+		if err := v.exists(id); err != nil {
+			return err
+		}
+		items, err = v.items(b, id, after)
+		return err
+	})
+	return items, err
+}
+
+// Interrupts implements engine.Store.
+func (s *Store) Interrupts(ctx context.Context, id history.RunID) ([]history.Interrupt, error) {
+	var open []history.Interrupt
+	err := s.view(ctx, "questions of run "+id.String(), func(v *view) error {
+		if err := v.exists(id); err != nil {
+			return err
+		}
+		for _, rec := range v.scan(bInterrupts, id[:], nil) {
+			q, err := history.Decode[history.Interrupt](v.codec, rec)
+			if err != nil {
+				return err
+			}
+			open = append(open, q)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(open, func(a, b history.Interrupt) int { return int(max(-1, min(1, a.OpenedAt-b.OpenedAt))) })
+	return open, nil
+}
+
+// Timers implements engine.Store.
+func (s *Store) Timers(ctx context.Context, id history.RunID) (timers []history.Timer, err error) {
+	err = s.view(ctx, "timers of run "+id.String(), func(v *view) error {
+		if err := v.exists(id); err != nil {
+			return err
+		}
+		timers, err = v.timers(id)
+		return err
+	})
+	return timers, err
+}

@@ -1,0 +1,239 @@
+package boltstore
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/perdure/perdure/engine"
+	"github.com/perdure/perdure/history"
+)
+
+// txn is one write transaction: the working set of a group of ops.
+type txn struct {
+	view
+	store *Store
+	// now stamps everything that the group accepts.
+	now history.Time
+	// runs holds the runs that ops of this group changed, as they are after the newest accepted one.
+	runs  map[history.RunID]*workRun
+	order []history.RunID // in the order of their first change
+	// dirty says that there is something to commit.
+	dirty bool
+	// marks are what ops did to the memory of the store, to be taken back where the transaction fails.
+	marks []mark
+	// timers are the changes to the window of the timer index.
+	timersSet, timersCleared []string
+}
+
+// workRun is a run in a transaction.
+type workRun struct {
+	id    history.RunID
+	spec  *history.Spec // loaded when asked for: it is the bigger half
+	state history.State
+	// was and wasReadyAt are what is on disk; born says that nothing is.
+	was        history.Status
+	wasReadyAt history.Time
+	born       bool
+	// readyAt orders the run in its line; zero for a run that stands in none.
+	readyAt history.Time
+	// write says that state goes to disk; a change in memory alone (a lease) needs none.
+	write bool
+	// change is what subscribers learn.
+	change engine.Change
+	// lastDead is the sequence of the run's newest dead letter, once it was looked up.
+	lastDead uint64
+}
+
+// mark is a change to the memory of the store that an op makes before its transaction is committed: done completes it
+// afterwards, undo takes it back. Both are called under Store.mu and may be nil.
+type mark struct{ done, undo func() }
+
+type write struct {
+	bucket bucketID
+	key    []byte
+	value  []byte
+	del    bool
+}
+
+// stage holds what one op changes until it is accepted.
+type stage struct {
+	*txn
+	touched []*workRun
+	writes  []write
+	mine    []mark
+	set     []string
+	cleared []string
+}
+
+func newTxn(s *Store, tx *bolt.Tx, now history.Time) *txn {
+	return &txn{view: view{tx: tx, codec: s.codec}, store: s, now: now, runs: map[history.RunID]*workRun{}}
+}
+
+// load returns the op's own copy of a run, which it may change.
+func (st *stage) load(id history.RunID) (*workRun, error) {
+	for _, w := range st.touched {
+		if w.id == id {
+			return w, nil
+		}
+	}
+	var w workRun
+	if known := st.runs[id]; known != nil {
+		w = *known
+	} else {
+		state, readyAt, err := st.view.state(id)
+		if err != nil {
+			return nil, fmt.Errorf("run %s: %w", id, err)
+		}
+		w = workRun{id: id, spec: st.store.heldSpec(id), state: state, was: state.Status, readyAt: readyAt, wasReadyAt: readyAt}
+	}
+	st.touched = append(st.touched, &w)
+	return &w, nil
+}
+
+// specOf returns the run's immutable half.
+func (t *txn) specOf(w *workRun) (*history.Spec, error) {
+	if w.spec == nil {
+		spec, err := t.spec(w.id)
+		if err != nil {
+			return nil, fmt.Errorf("run %s: %w", w.id, err)
+		}
+		w.spec = &spec
+	}
+	return w.spec, nil
+}
+
+// get reads through the op's own writes. It returns memory of the transaction.
+func (st *stage) get(b bucketID, key []byte) []byte {
+	for i := len(st.writes) - 1; i >= 0; i-- {
+		if w := &st.writes[i]; w.bucket == b && bytes.Equal(w.key, key) {
+			return w.value
+		}
+	}
+	return st.view.get(b, key)
+}
+
+func (st *stage) put(b bucketID, key, value []byte) {
+	st.writes = append(st.writes, write{bucket: b, key: key, value: value})
+}
+
+func (st *stage) delete(b bucketID, key []byte) {
+	st.writes = append(st.writes, write{bucket: b, key: key, del: true})
+}
+
+// drop takes back what a refused op did to the memory of the store.
+func (st *stage) drop() { st.store.unmark(st.mine) }
+
+// accept makes the op's changes part of the transaction. An error is a bug in the op or damage in the file.
+func (st *stage) accept() error {
+	st.marks = append(st.marks, st.mine...)
+	st.timersSet = append(st.timersSet, st.set...)
+	st.timersCleared = append(st.timersCleared, st.cleared...)
+	for _, w := range st.touched {
+		if st.runs[w.id] == nil {
+			st.order = append(st.order, w.id)
+		}
+		st.runs[w.id] = w
+	}
+	for i := range st.writes {
+		if err := st.apply(&st.writes[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *txn) apply(w *write) error {
+	t.dirty = true
+	var err error
+	if w.del {
+		err = t.bucket(w.bucket).Delete(w.key)
+	} else {
+		err = t.bucket(w.bucket).Put(w.key, w.value)
+	}
+	if err != nil {
+		return fmt.Errorf("write to %s: %w", w.bucket, err)
+	}
+	return nil
+}
+
+// undo takes back what the group did to the memory of the store.
+func (t *txn) undo() { t.store.unmark(t.marks) }
+
+// flush writes the changing halves of the runs and their rows in the ready and status indexes: once a run,
+// however many ops of the group changed it.
+func (t *txn) flush() error {
+	for _, id := range slices.SortedFunc(slices.Values(t.order), history.RunID.Compare) {
+		w := t.runs[id]
+		if _, err := t.specOf(w); err != nil { // publish needs it
+			return err
+		}
+		if !w.write {
+			continue
+		}
+		if err := t.flushRun(w); err != nil {
+			return err
+		}
+	}
+	if t.dirty {
+		return t.apply(&write{bucket: bMeta, key: metaTime, value: timeBytes(nil, t.now)})
+	}
+	return nil
+}
+
+func (t *txn) flushRun(w *workRun) error {
+	switch stands := inLine(w.state.Status); {
+	case !stands:
+		w.readyAt = 0
+	case w.readyAt == 0:
+		w.readyAt = t.now
+	}
+	rec, err := history.Encode(t.codec, &w.state)
+	if err != nil {
+		return err
+	}
+	if err := t.apply(&write{bucket: bStates, key: bytes.Clone(w.id[:]), value: append(timeBytes(nil, w.readyAt), rec...)}); err != nil {
+		return err
+	}
+	if err := t.flushReady(w); err != nil {
+		return err
+	}
+	if !w.born && statusClass(w.was) == statusClass(w.state.Status) {
+		return nil
+	}
+	if !w.born {
+		if err := t.apply(&write{bucket: bStatus, key: statusKey(w.was, w.id), del: true}); err != nil {
+			return err
+		}
+	}
+	return t.apply(&write{bucket: bStatus, key: statusKey(w.state.Status, w.id), value: []byte{}})
+}
+
+// flushReady moves the run's row in the ready index.
+func (t *txn) flushReady(w *workRun) error {
+	blocked := w.state.Status == history.StatusBlocked
+	if w.wasReadyAt == w.readyAt && !blocked && w.was != history.StatusBlocked {
+		return nil
+	}
+	if w.wasReadyAt != 0 && w.wasReadyAt != w.readyAt {
+		if err := t.apply(&write{bucket: bReady, key: readyKey(w.spec, w.wasReadyAt), del: true}); err != nil {
+			return err
+		}
+	}
+	if w.readyAt == 0 {
+		return nil
+	}
+	value := []byte{}
+	if blocked {
+		value = u64(value, w.state.Epoch)
+	}
+	return t.apply(&write{bucket: bReady, key: readyKey(w.spec, w.readyAt), value: value})
+}
+
+// inLine reports whether a run of that status has a row in the ready index: it is claimable now, after its
+// lease has ended, or in a later epoch.
+func inLine(s history.Status) bool {
+	return s == history.StatusReady || s == history.StatusRunning || s == history.StatusBlocked
+}

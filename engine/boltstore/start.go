@@ -1,0 +1,146 @@
+package boltstore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/perdure/perdure/history"
+)
+
+// encodedStart is a start with its records.
+type encodedStart struct {
+	start  history.Start
+	spec   []byte
+	event  history.Event
+	rec    []byte
+	head   history.Digest
+	signal *encodedItem
+}
+
+// encodedItem is an inbox item with its record, which lacks the number and the time of its acceptance.
+type encodedItem struct {
+	item   history.InboxItem
+	rec    []byte
+	digest history.Digest
+}
+
+func (s *Store) encodeItem(i history.InboxItem) (*encodedItem, error) {
+	i.Seq, i.AcceptedAt = 0, 0
+	rec, err := history.Encode(s.codec, &i)
+	if err != nil {
+		return nil, err
+	}
+	return &encodedItem{item: i, rec: rec, digest: history.SignalDigest(&i)}, nil
+}
+
+func (s *Store) encodeStart(start history.Start) (*encodedStart, error) {
+	if err := start.Check(); err != nil {
+		return nil, err
+	}
+	start.Fill(s.clock.now())
+	e := &encodedStart{start: start, event: start.First()}
+	var err error
+	if e.spec, err = history.Encode(s.codec, &e.start.Spec); err != nil {
+		return nil, err
+	}
+	if e.rec, e.head, err = s.codec.EncodeEvent(history.Digest{}, &e.event); err != nil {
+		return nil, err
+	}
+	if start.Signal != nil {
+		e.signal, err = s.encodeItem(*start.Signal)
+	}
+	return e, err
+}
+
+// Start implements engine.Store.
+func (s *Store) Start(ctx context.Context, start history.Start) (run history.Run, existed bool, err error) {
+	e, err := s.encodeStart(start)
+	if err != nil {
+		return run, false, s.wrap("start", err)
+	}
+	err = s.submit(ctx, "start", func(st *stage) error {
+		w, old, err := st.start(e)
+		if err != nil {
+			return fmt.Errorf("run with key %q: %w", e.start.Spec.Key, err)
+		}
+		if e.signal != nil {
+			if _, err := st.deliver(w, e.signal); err != nil {
+				return fmt.Errorf("signal %q: %w", e.signal.item.Name, err)
+			}
+		}
+		existed = old
+		run, err = st.seen(w)
+		return err
+	})
+	if err != nil {
+		return history.Run{}, false, err
+	}
+	return run, existed, nil
+}
+
+// seen returns a run as it is seen once the transaction has committed.
+func (st *stage) seen(w *workRun) (history.Run, error) {
+	spec, err := st.specOf(w)
+	if err != nil {
+		return history.Run{}, err
+	}
+	run := history.Run{Spec: *spec, State: w.state}
+	run.Status = effective(run.Status, st.store.held(w.id))
+	return run, nil
+}
+
+// start stages a new run, or finds the one that the same start created.
+func (st *stage) start(e *encodedStart) (w *workRun, existed bool, err error) {
+	spec := &e.start.Spec
+	if v := st.get(bKeys, tenantKey(spec.Tenant, spec.Key)); v != nil {
+		w, err := st.duplicate(v, e)
+		if err != nil || w != nil {
+			return w, true, err
+		}
+	}
+	if st.get(bSpecs, spec.ID[:]) != nil {
+		return nil, false, fmt.Errorf("run id %s is taken: %w", spec.ID, history.ErrConflict)
+	}
+	if spec.TaskID != "" {
+		if st.get(bTasks, []byte(spec.TaskID)) != nil {
+			return nil, false, fmt.Errorf("the task id is taken: %w", history.ErrConflict)
+		}
+		st.put(bTasks, []byte(spec.TaskID), bytes.Clone(spec.ID[:]))
+	}
+	w = &workRun{id: spec.ID, spec: spec, born: true, write: true}
+	if err := w.state.Apply(&e.event, e.head, len(e.rec)); err != nil {
+		return nil, false, err
+	}
+	st.touched = append(st.touched, w)
+	st.put(bKeys, tenantKey(spec.Tenant, spec.Key), bytes.Clone(spec.ID[:]))
+	st.put(bSpecs, bytes.Clone(spec.ID[:]), e.spec)
+	st.put(bEvents, runSeqKey(spec.ID, 1), e.rec)
+	return w, false, nil
+}
+
+// duplicate returns the run that the same start created before, or nil where the key may be used again.
+func (st *stage) duplicate(id []byte, e *encodedStart) (*workRun, error) {
+	var old history.RunID
+	if copy(old[:], id) != len(old) {
+		return nil, fmt.Errorf("row of the key: %w", history.ErrCorrupt)
+	}
+	w, err := st.load(old)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := st.specOf(w)
+	if err != nil {
+		return nil, err
+	}
+	failed := w.state.Status == history.StatusFailed || w.state.Status == history.StatusCanceled
+	switch {
+	case failed && e.start.ReuseAfterFailure:
+		return nil, nil
+	case spec.Workflow != e.start.Spec.Workflow:
+		return nil, fmt.Errorf("run %s of workflow %q has it: %w", old, spec.Workflow, history.ErrConflict)
+	case spec.InputDigest != e.start.Spec.InputDigest:
+		return nil, fmt.Errorf("run %s of the same workflow has it with another input: %w", old, history.ErrConflict)
+	}
+	return w, nil
+}

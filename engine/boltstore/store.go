@@ -1,0 +1,132 @@
+package boltstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/perdure/perdure/engine"
+	"github.com/perdure/perdure/history"
+)
+
+// Store is an open store. Its methods are safe for concurrent use.
+type Store struct {
+	db    *bolt.DB
+	file  *os.File // bbolt's own; closed by hand only where bbolt cannot close it any more
+	path  string
+	epoch uint64
+	codec *history.Codec
+	clock *clock
+	tell  *notifier
+	ro    bool
+
+	// failure is set once, by the first outcome that nobody knows.
+	failure atomic.Pointer[error]
+	// stuck says that bbolt panicked with its locks held: its Close would hang.
+	stuck atomic.Bool
+
+	work committer
+
+	// mu guards what lives in memory only. It is never held over a write transaction.
+	mu      sync.Mutex
+	leases  map[history.RunID]*lease
+	counter uint64 // of the last token
+	// closing holds runs whose end is being committed: not to be claimed.
+	closing map[history.RunID]bool
+	// delayed holds ready runs that were released with a time before which nobody may claim them.
+	delayed map[history.RunID]delay
+	lines   map[string]*line // by workflowPrefix
+	timers  window
+	// stamp is the time of the transaction that is being written; zero between transactions.
+	stamp history.Time
+}
+
+var _ engine.Store = (*Store)(nil)
+
+// Now implements engine.Store.
+func (s *Store) Now() history.Time { return s.clock.now() }
+
+// Subscribe implements engine.Store. The returned function must not be called from fn.
+func (s *Store) Subscribe(fn func(engine.Change)) (cancel func()) { return s.tell.subscribe(fn) }
+
+// Path returns the store's file.
+func (s *Store) Path() string { return s.path }
+
+// Close waits for the writes under way and releases the file. Calls after it match history.ErrClosed. Closing twice
+// is no error.
+func (s *Store) Close() error {
+	if !s.work.stop() {
+		return nil
+	}
+	s.tell.stop()
+	if s.stuck.Load() {
+		// bbolt's locks are held for good. Closing the file gives up the lock on it; the memory map stays until the
+		// process ends.
+		return s.wrap("close", s.file.Close())
+	}
+	if s.failure.Load() == nil && !s.ro {
+		s.syncFreelist()
+	}
+	return s.wrap("close", s.db.Close())
+}
+
+// syncFreelist writes the list of free pages, so that the next open need not walk the file to find them. It is an
+// optimisation: without it the next open is slow, not wrong.
+func (s *Store) syncFreelist() {
+	s.db.NoFreelistSync = false
+	_ = s.db.Update(func(tx *bolt.Tx) error {
+		b := tx.Bucket([]byte(bMeta.String()))
+		return b.Put(metaClosed, timeBytes(nil, s.clock.now()))
+	})
+}
+
+func (s *Store) wrap(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("store %s: %s: %w", s.path, op, err)
+}
+
+// usable returns why the store cannot be used.
+func (s *Store) usable(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if f := s.failure.Load(); f != nil {
+		return *f
+	}
+	if s.work.stopped.Load() {
+		return history.ErrClosed
+	}
+	return nil
+}
+
+// fail makes the store refuse everything from now on.
+func (s *Store) fail(cause error) error {
+	err := fmt.Errorf("%w: %w", history.ErrFailed, cause)
+	s.failure.CompareAndSwap(nil, &err)
+	return *s.failure.Load()
+}
+
+// view runs fn in a read transaction. Damage that makes bbolt panic, or that the memory map cannot read, becomes an
+// error that matches history.ErrCorrupt.
+func (s *Store) view(ctx context.Context, op string, fn func(v *view) error) error {
+	if err := s.usable(ctx); err != nil {
+		return s.wrap(op, err)
+	}
+	err := guard(func() error {
+		return s.db.View(func(tx *bolt.Tx) error {
+			return fn(&view{tx: tx, codec: s.codec})
+		})
+	})
+	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
+		err = history.ErrClosed
+	}
+	return s.wrap(op, err)
+}

@@ -1,0 +1,74 @@
+package boltstore
+
+import (
+	"slices"
+	"sort"
+)
+
+// windowSize bounds the rows that a window loads at once; it keeps at most twice as many.
+const windowSize = 1024
+
+// window is the front of an on-disk index in memory: a sorted set of keys.
+//
+// Invariant: every row of the index up to horizon is in rows, unless it was taken out on purpose (a leased run, a
+// fired timer); a row beyond it is only on disk. A complete window reaches to the end of the index.
+type window struct {
+	rows     []string
+	horizon  string
+	complete bool
+}
+
+func (w *window) covers(key string) bool { return w.complete || key <= w.horizon }
+
+// add puts a row in that is on disk. A row beyond the horizon is left to fill.
+func (w *window) add(key string) {
+	if !w.covers(key) {
+		return
+	}
+	i, found := slices.BinarySearch(w.rows, key)
+	if found {
+		return
+	}
+	w.rows = slices.Insert(w.rows, i, key)
+	if len(w.rows) > 2*windowSize {
+		w.rows = slices.Clone(w.rows[:windowSize])
+		w.horizon, w.complete = w.rows[windowSize-1], false
+	}
+}
+
+func (w *window) remove(key string) {
+	if i, found := slices.BinarySearch(w.rows, key); found {
+		w.rows = slices.Delete(w.rows, i, i+1)
+	}
+}
+
+func (w *window) pop() string {
+	key := w.rows[0]
+	w.rows = w.rows[1:]
+	return key
+}
+
+// fill loads rows from behind the horizon where the window is empty. next yields the keys of the index in order from
+// a given one on, and whether each is wanted.
+func (w *window) fill(next func(from string, yield func(key string, wanted bool) bool)) {
+	if len(w.rows) > 0 || w.complete {
+		return
+	}
+	w.rows = nil // let go of what was popped
+	from, full := w.horizon, false
+	next(from, func(key string, wanted bool) bool {
+		if key == from {
+			return true
+		}
+		w.horizon = key
+		if wanted {
+			w.rows = append(w.rows, key)
+		}
+		full = len(w.rows) >= windowSize
+		return !full
+	})
+	w.complete = !full
+}
+
+// upTo returns how many rows at the front sort before limit.
+func (w *window) upTo(limit string) int { return sort.SearchStrings(w.rows, limit) }
