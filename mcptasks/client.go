@@ -161,8 +161,9 @@ func (c *Client) do(ctx context.Context, again bool, fn func(ctx context.Context
 	giveUp := time.Now().Add(c.opts.Unreachable)
 	pause := 100 * time.Millisecond
 	for {
-		err := c.once(ctx, fn)
-		if err == nil || isAnswer(err) || ctx.Err() != nil || !again || c.isClosed() || time.Now().After(giveUp) {
+		status := &httpStatus{}
+		err := c.once(context.WithValue(ctx, statusKey{}, status), fn)
+		if err == nil || isAnswer(err) || status.refused() || ctx.Err() != nil || !again || c.isClosed() || time.Now().After(giveUp) {
 			return err
 		}
 		select {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -135,6 +136,9 @@ func (rt *tapRoundTripper) RoundTrip(req *http.Request) (*http.Response, error) 
 		req.Header.Set(headerName, encodeHeader(name))
 	}
 	resp, err := next.RoundTrip(req)
+	if status, ok := ctx.Value(statusKey{}).(*httpStatus); ok && err == nil {
+		status.code.Store(int32(resp.StatusCode))
+	}
 	if err != nil || req.Method != http.MethodPost {
 		return resp, err
 	}
@@ -148,6 +152,20 @@ func (rt *tapRoundTripper) RoundTrip(req *http.Request) (*http.Response, error) 
 		}
 	}
 	return resp, nil
+}
+
+// httpStatus is the status of the last HTTP response to an operation of the client.
+type httpStatus struct{ code atomic.Int32 }
+
+type statusKey struct{}
+
+// refused reports whether the server would refuse the same request again.
+func (s *httpStatus) refused() bool {
+	switch s.code.Load() {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestEntityTooLarge:
+		return true
+	}
+	return false
 }
 
 // maxTapped bounds what a tap buffers of one message.
