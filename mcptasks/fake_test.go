@@ -149,7 +149,7 @@ func (e *fakeEngine) Answer(_ context.Context, id history.RunID, key string, a w
 		r.open = append(r.open[:i:i], r.open[i+1:]...)
 		if a.Action == workflow.Dismiss {
 			in.Key += "+"
-			in.OperatorOnly = len(in.Key) > len("q++")
+			in.OperatorOnly = len(in.Key) >= len("q++")
 			r.open = append(r.open, in)
 		}
 		r.run.InboxHead++

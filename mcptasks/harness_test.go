@@ -3,6 +3,7 @@ package mcptasks
 import (
 	"bufio"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -322,3 +323,7 @@ func newTestClient(t testing.TB, dial Dial, o ClientOptions) *Client {
 	})
 	return c
 }
+
+type contextType = context.Context
+
+func base64Of(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }

@@ -1,0 +1,225 @@
+package mcptasks
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+)
+
+const metaText = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}`
+
+func TestParameterlessAndOddRequests(t *testing.T) {
+	h := newHarness(t, Options{})
+	for _, method := range []string{methodGet, methodUpdate, methodCancel, methodList, methodResult, methodListen, methodCallTool, "nonsense"} {
+		for _, params := range []string{``, `,"params":null`, `,"params":{}`, `,"params":[]`, `,"params":5`, `,"params":"x"`,
+			`,"params":{"_meta":null}`, `,"params":{"_meta":5}`, `,"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":5}}`,
+			`,"params":{` + metaText + `}`, `,"params":{"taskId":null,"notifications":5,` + metaText + `}`,
+			`,"params":{"name":null,"arguments":[],` + metaText + `}`, `,"params":{"notifications":{"taskIds":5},` + metaText + `}`,
+			`,"params":{"notifications":{"taskIds":[5]},` + metaText + `}`} {
+			for _, version := range []string{revision2026, revision2025, ""} {
+				body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q%s}`, method, params)
+				m := h.do(post{method: method, name: "job", body: body, header: map[string]string{headerVersion: version}})
+				if m.status == http.StatusOK && m.Error == nil {
+					t.Errorf("%s %q: %d %s", body, version, m.status, m.raw)
+				}
+				if m.status >= 500 {
+					t.Errorf("%s %q: %d %s", body, version, m.status, m.raw)
+				}
+			}
+		}
+	}
+	for _, body := range []string{"", "x", "{", "[]", "[[]]", "null", "5", `{"jsonrpc":"2.0"}`, `{"id":1}`, `{"jsonrpc":"2.0","id":{},"method":"tasks/get"}`} {
+		if m := h.do(post{method: methodGet, body: body + " "}); m.status < 400 || m.status >= 500 {
+			t.Errorf("%q: %d %s", body, m.status, m.raw)
+		}
+	}
+	if id := h.create(); h.get(id).Status != Working {
+		t.Error("the server does not work any more")
+	}
+}
+
+func TestHugeAndDeepRequests(t *testing.T) {
+	h := newHarness(t, Options{})
+	big := h.call(map[string]any{"size": strings.Repeat("x", 10<<20)}, post{})
+	if big.status != http.StatusRequestEntityTooLarge || big.code() != -32600 || !strings.Contains(big.raw, "larger than 4194304 bytes") {
+		t.Errorf("10 MB: %d %.300s", big.status, big.raw)
+	}
+	for _, open := range []string{"[", `{"a":`} {
+		for _, n := range []int{200, 1_000_000 / len(open)} {
+			closing := "]"
+			if open != "[" {
+				closing = "}"
+			}
+			body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"job","arguments":{"n":` +
+				strings.Repeat(open, n) + "1" + strings.Repeat(closing, n) + `},` + metaText + `}}`
+			m := h.do(post{method: methodCallTool, name: "job", body: body})
+			if m.status != 400 || m.code() != -32600 || !strings.Contains(m.raw, "nested more than 128 levels") {
+				t.Errorf("%d × %s: %d %.300s", n, open, m.status, m.raw)
+			}
+		}
+	}
+	// Brackets in strings are no nesting.
+	if m := h.call(map[string]any{"size": strings.Repeat(`["{\`, 500)}, post{}); m.Error != nil {
+		t.Errorf("%.300s", m.raw)
+	}
+	if h.engine.starts != 1 {
+		t.Errorf("%d runs were started", h.engine.starts)
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	h := newHarness(t, Options{})
+	id := h.create()
+	for name, c := range map[string]struct {
+		header map[string]string
+		want   int64
+	}{
+		"encoded name":     {map[string]string{headerName: encodeHeader("é")[:9] + "x?="}, -32020},
+		"no name":          {map[string]string{headerName: ""}, -32020},
+		"another name":     {map[string]string{headerName: "x"}, -32020},
+		"another method":   {map[string]string{headerMethod: methodCancel}, -32020},
+		"no method":        {map[string]string{headerMethod: ""}, -32020},
+		"no version":       {map[string]string{headerVersion: ""}, -32020},
+		"unknown version":  {map[string]string{headerVersion: "2099-01-01"}, -32020},
+		"base64 of the id": {map[string]string{headerName: "=?base64?" + base64Of(id) + "?="}, 0},
+	} {
+		m := h.do(post{method: methodGet, name: id, params: map[string]any{"taskId": id}, header: c.header})
+		if m.code() != c.want || c.want != 0 && m.status != 400 {
+			t.Errorf("%s: %d %s", name, m.status, m.raw)
+		}
+	}
+	// What the transport layer uses for itself cannot be set from outside.
+	s := h.listen(post{header: map[string]string{headerTaskIDs: `["` + id + `"]`}}, map[string]any{})
+	if m, _ := s.next(); strings.Contains(m.raw, id) {
+		t.Errorf("a private header came through: %s", m.raw)
+	}
+}
+
+func TestOriginAndHost(t *testing.T) {
+	h := newHarnessHTTP(t, Options{}, HTTPOptions{Origins: []string{"https://app.example"}})
+	for _, c := range []struct {
+		header map[string]string
+		host   string
+		want   int
+	}{
+		{map[string]string{"Origin": "https://evil.example"}, "", 403},
+		{map[string]string{"Sec-Fetch-Site": "cross-site"}, "", 403},
+		{map[string]string{"Origin": "https://app.example", "Sec-Fetch-Site": "cross-site"}, "", 200},
+		{nil, "evil.example", 403},
+		{nil, "", 200},
+	} {
+		req := post{method: methodDiscover, header: c.header}.request(t, h.http.URL)
+		req.Host = c.host
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != c.want {
+			t.Errorf("%v %q: status %d, want %d", c.header, c.host, resp.StatusCode, c.want)
+		}
+	}
+	only := newHarnessHTTP(t, Options{}, HTTPOptions{Hosts: []string{"mcp.example"}})
+	if m := only.do(post{method: methodDiscover}); m.status != 403 {
+		t.Errorf("a host that is not listed: %d", m.status)
+	}
+}
+
+func TestRateLimit(t *testing.T) {
+	h := newHarnessHTTP(t, Options{Identify: byHeader}, HTTPOptions{Rate: 0.001, Burst: 2})
+	as := func(who string) int {
+		return h.do(post{method: methodDiscover, header: map[string]string{"X-Principal": who}}).status
+	}
+	if a, b, c := as("alice"), as("alice"), as("alice"); a != 200 || b != 200 || c != 429 {
+		t.Errorf("alice: %d %d %d", a, b, c)
+	}
+	if b := as("bob"); b != 200 {
+		t.Errorf("bob: %d", b)
+	}
+}
+
+func TestRateLimitForgetsIdleCallers(t *testing.T) {
+	l := newRateLimit(1, 1)
+	start := time.Now()
+	for i := range 100 {
+		l.allow(Caller{Principal: fmt.Sprint(i)}, start)
+	}
+	l.allow(Caller{}, start.Add(2*time.Minute))
+	if len(l.callers) != 1 {
+		t.Errorf("%d callers are remembered, want 1", len(l.callers))
+	}
+}
+
+func TestBearerTokens(t *testing.T) {
+	verify := func(_ contextType, token string, _ *http.Request) (*auth.TokenInfo, error) {
+		user, ok := strings.CutPrefix(token, "token-of-")
+		if !ok {
+			return nil, auth.ErrInvalidToken
+		}
+		return &auth.TokenInfo{UserID: user, Expiration: time.Now().Add(time.Hour)}, nil
+	}
+	h := newHarnessHTTP(t, Options{}, HTTPOptions{Auth: verify})
+	bearer := func(user string) map[string]string { return map[string]string{"Authorization": "Bearer " + user} }
+	if m := h.do(post{method: methodDiscover}); m.status != 401 {
+		t.Errorf("without a token: %d", m.status)
+	}
+	if m := h.do(post{method: methodDiscover, header: bearer("x")}); m.status != 401 {
+		t.Errorf("with a wrong token: %d", m.status)
+	}
+	var r createdResult
+	if err := json.Unmarshal(h.call(nil, post{header: bearer("token-of-alice")}).Result, &r); err != nil {
+		t.Fatal(err)
+	}
+	get := func(user string) message {
+		return h.do(post{method: methodGet, name: r.TaskID, params: map[string]any{"taskId": r.TaskID}, header: bearer("token-of-" + user)})
+	}
+	if m := get("alice"); m.Error != nil {
+		t.Errorf("alice: %s", m.raw)
+	}
+	if m := get("bob"); m.code() != -32602 {
+		t.Errorf("bob: %s", m.raw)
+	}
+	stored, err := json.Marshal(h.engine.get("").run)
+	if err != nil || strings.Contains(string(stored), "token-of") {
+		t.Errorf("a token was stored: %s (%v)", stored, err)
+	}
+}
+
+func FuzzTooDeep(f *testing.F) {
+	for _, s := range []string{`{"a":[1,2,{"b":"]\"["}]}`, `[[[[`, `"\\\"[["`, `\"[`} {
+		f.Add([]byte(s), 3)
+	}
+	f.Fuzz(func(t *testing.T, data []byte, limit int) {
+		limit = limit&63 + 1
+		at, deep := tooDeep(data, limit)
+		if deep && data[at] != '[' && data[at] != '{' {
+			t.Errorf("byte %d of %q is %q", at, data, data[at])
+		}
+		var v any
+		if json.Unmarshal(data, &v) == nil && deep != (depthOf(v) > limit) {
+			t.Errorf("%q: too deep is %v, its depth is %d, the limit %d", data, deep, depthOf(v), limit)
+		}
+	})
+}
+
+func depthOf(v any) int {
+	deepest := 0
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			deepest = max(deepest, depthOf(e))
+		}
+	case map[string]any:
+		for _, e := range v {
+			deepest = max(deepest, depthOf(e))
+		}
+	default:
+		return 0
+	}
+	return deepest + 1
+}
