@@ -139,11 +139,17 @@ func sequence(ctx workflow.Context, ns []node) (string, error) {
 	return strings.Join(out, ","), nil
 }
 
+// delay is how long the branch with this node waits first: no two branches end at the same instant.
+func (n node) delay(i int) time.Duration {
+	number, _ := strconv.Atoi(n.name[1:])
+	return time.Duration(i+1)*37*time.Second + time.Duration(number*number)*time.Millisecond
+}
+
 func (n node) fork(ctx workflow.Context) (string, error) {
 	branches := make([]workflow.Branch[string], len(n.kids))
 	for i, kid := range n.kids {
 		branches[i] = workflow.Branch[string]{ID: strconv.Itoa(i), Run: func(ctx workflow.Context) (string, error) {
-			if err := workflow.Sleep(ctx, time.Duration(i+1)*37*time.Second); err != nil {
+			if err := workflow.Sleep(ctx, kid.delay(i)); err != nil {
 				return "", err
 			}
 			return kid.run(ctx)
