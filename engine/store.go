@@ -148,10 +148,10 @@ type Reader interface {
 // Filter selects runs. Zero fields select everything.
 type Filter struct {
 	// Tenant limits the list to one tenant; nil means all.
-	Tenant    *string
-	Statuses  []history.Status
-	Workflow  string
-	Tags      map[string]string
+	Tenant   *string
+	Statuses []history.Status
+	Workflow string
+	Tags     map[string]string
 	// Questions selects runs with open questions, HasTask runs that a front end started.
 	Questions bool
 	HasTask   bool

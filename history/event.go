@@ -1,6 +1,10 @@
 package history
 
-import "github.com/oklog/ulid/v2"
+import (
+	"encoding/json"
+
+	"github.com/oklog/ulid/v2"
+)
 
 // RunID identifies a run: a ULID with entropy from crypto/rand, so that ids sort by start and cannot be guessed.
 type RunID = ulid.ULID
@@ -46,7 +50,7 @@ type Event struct {
 
 	// Payload is JSON: an input, a result, a signal, a question, an answer. It is kept apart from the other
 	// fields and covered by the digest through its hash, so that erasing it leaves the chain verifiable.
-	Payload []byte `cbor:"-" json:"-"`
+	Payload json.RawMessage `cbor:"-" json:"payload,omitempty"`
 	// PayloadErased says that a payload was there and was erased.
 	PayloadErased bool `cbor:"-" json:"payloadErased,omitempty"`
 }

@@ -35,6 +35,8 @@ const (
 	StepCompleted Kind = 32
 	// StepFailed closes a step; Failure says why.
 	StepFailed Kind = 33
+	// StepProgressed records what a running attempt reported (its payload), now and then.
+	StepProgressed Kind = 34
 
 	// TimerSet opens a sleep that ends at Due.
 	TimerSet Kind = 40
@@ -47,6 +49,8 @@ const (
 	SignalReceived Kind = 51
 	// ReceiveTimedOut closes a receive whose deadline passed, or a non-blocking one that found nothing.
 	ReceiveTimedOut Kind = 52
+	// Replied records the reply to a request (Key is the request's id): its payload, or Failure.
+	Replied Kind = 53
 
 	// InterruptOpened opens a question under Key, until Due if that is set; its payload is the question.
 	InterruptOpened Kind = 60
@@ -122,6 +126,8 @@ func (k Kind) info() (kindInfo, bool) {
 		return kindInfo{"step completed", roleClose}, true
 	case StepFailed:
 		return kindInfo{"step failed", roleClose}, true
+	case StepProgressed:
+		return kindInfo{"step progressed", roleNote}, true
 	case TimerSet:
 		return kindInfo{"timer set", roleOpen}, true
 	case TimerFired:
@@ -132,6 +138,8 @@ func (k Kind) info() (kindInfo, bool) {
 		return kindInfo{"signal received", roleClose}, true
 	case ReceiveTimedOut:
 		return kindInfo{"receive timed out", roleClose}, true
+	case Replied:
+		return kindInfo{"request answered", roleBoth}, true
 	case InterruptOpened:
 		return kindInfo{"question opened", roleOpen}, true
 	case InterruptAnswered:

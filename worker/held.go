@@ -31,6 +31,8 @@ type held struct {
 	mu sync.Mutex
 	// ended are the attempts that ended since the last activation. guarded by mu
 	ended []kernel.StepResult
+	// progress is what attempts reported and is to be kept. guarded by mu
+	progress []kernel.StepResult
 	// hinted says that the inbox may have grown. guarded by mu
 	hinted bool
 	// steps end the contexts of the steps under way. guarded by mu
@@ -167,12 +169,13 @@ func (h *held) act(ctx context.Context, a *kernel.Activation) (again bool, err e
 		}
 		h.run.State = state
 	}
+	h.cancelChildren(ctx, a.CancelRuns)
 	switch a.Next {
 	case history.NextWaiting:
 		h.end()
 		h.w.resident.put(h.id, h.exec)
 		return false, nil
-	case history.NextClosed, history.NextBlocked:
+	case history.NextClosed, history.NextBlocked, history.NextReady:
 		if a.Diverged != nil {
 			h.w.opts.Log.Error("run is blocked: its code does not fit its history", "run", h.id, "workflow", h.run.Workflow,
 				"version", h.run.Version, "difference", a.Diverged.Error())
@@ -187,6 +190,15 @@ func (h *held) act(ctx context.Context, a *kernel.Activation) (again bool, err e
 	return true, nil
 }
 
+// cancelChildren asks children to end. It is asked again at the next load where it fails now.
+func (h *held) cancelChildren(ctx context.Context, ids []history.RunID) {
+	for _, id := range ids {
+		if _, err := h.w.store.Cancel(ctx, id, "run "+h.id.String(), "the parent was canceled"); err != nil {
+			h.w.storeError(ctx, "cancel child "+id.String(), err)
+		}
+	}
+}
+
 // batch is the activation as the store takes it.
 func (h *held) batch(a *kernel.Activation) history.Batch {
 	for i := range a.Events {
@@ -195,7 +207,7 @@ func (h *held) batch(a *kernel.Activation) history.Batch {
 	b := history.Batch{
 		Run: h.id, Token: h.token, After: h.run.Seq, Head: h.run.Head, Events: a.Events,
 		Set: a.Set, Clear: a.Clear, Open: a.Open, Close: a.Close, Consume: a.Consume,
-		InboxSeen: a.InboxSeen, DecidedAt: a.DecidedAt, Children: a.Children, Signals: a.Signals, Next: a.Next,
+		InboxSeen: a.InboxSeen, DecidedAt: a.DecidedAt, Children: a.Children, Next: a.Next,
 	}
 	if a.Diverged != nil {
 		b.Reason = a.Diverged.Error()
@@ -225,9 +237,9 @@ func (h *held) collect(ctx context.Context, wake history.Time) (kernel.Input, er
 			return kernel.Input{}, ctx.Err()
 		}
 		h.mu.Lock()
-		in := kernel.Input{Steps: h.ended}
+		in := kernel.Input{Steps: h.ended, Progress: h.progress}
 		hinted := h.hinted
-		h.ended, h.hinted = nil, false
+		h.ended, h.progress, h.hinted = nil, nil, false
 		idle := len(h.steps) == 0
 		h.mu.Unlock()
 		if h.w.isDraining() && idle && len(in.Steps) == 0 {
@@ -235,7 +247,7 @@ func (h *held) collect(ctx context.Context, wake history.Time) (kernel.Input, er
 		}
 		if !hinted {
 			in.Now = h.w.store.Now()
-			if len(in.Steps) > 0 {
+			if len(in.Steps)+len(in.Progress) > 0 {
 				return in, nil
 			}
 			continue

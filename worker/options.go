@@ -17,6 +17,7 @@ type Store interface {
 	Commit(ctx context.Context, b history.Batch) (history.State, error)
 	Release(ctx context.Context, id history.RunID, token history.Token, retryAt history.Time, reason string) error
 	ExpireLeases(ctx context.Context) (int, error)
+	Cancel(ctx context.Context, id history.RunID, by, reason string) (history.Run, error)
 	History(ctx context.Context, id history.RunID, from uint64, limit int) ([]history.Event, error)
 	Inbox(ctx context.Context, id history.RunID, after uint64) ([]history.InboxItem, history.Time, error)
 }
@@ -49,6 +50,10 @@ type Options struct {
 	ResidentFor time.Duration
 	// MaxPayload bounds the bytes of a step's result (default 2 MiB); a larger one fails the step for good.
 	MaxPayload int
+	// ProgressEvery is how often the progress that a step reports is kept in the history, at most (default 30 s).
+	ProgressEvery time.Duration
+	// Signaler sends the signals of workflows to other runs.
+	Signaler kernel.Signaler
 	// Kernel configures the executions.
 	Kernel kernel.Options
 	// Log is where the worker's lines go (default slog.Default()).
@@ -66,6 +71,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.StallTimeout, time.Minute)
 	setDefault(&o.StopGrace, 10*time.Second)
 	setDefault(&o.ResidentFor, time.Minute)
+	setDefault(&o.ProgressEvery, 30*time.Second)
 	if o.MaxResident == 0 {
 		o.MaxResident = 10_000
 	}

@@ -14,11 +14,19 @@ import (
 var (
 	errStepTimeout = errors.New("the step's timeout passed")
 	errStepStopped = errors.New("the run was canceled")
+	errStepSilent  = errors.New("the step's heartbeat stopped")
 )
 
 // stepRun is one attempt under way.
 type stepRun struct {
 	cancel context.CancelCauseFunc
+	// silence ends the attempt where no heartbeat comes; nil where none is asked for.
+	silence *time.Timer
+	every   time.Duration
+
+	// progress is what the attempt reported last, and kept when that was last put into the history. guarded by held.mu
+	progress []byte
+	kept     time.Time
 	// drop says that the result does not matter any more. guarded by held.mu
 	drop bool
 }
@@ -40,7 +48,10 @@ func (h *held) start(ctx context.Context, calls []kernel.StepCall) {
 
 func (h *held) begin(ctx context.Context, c kernel.StepCall) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	s := &stepRun{cancel: cancel}
+	s := &stepRun{cancel: cancel, every: c.Heartbeat, progress: c.Progress, kept: time.Now()}
+	if c.Heartbeat > 0 {
+		s.silence = time.AfterFunc(c.Heartbeat, func() { cancel(errStepSilent) })
+	}
 	h.mu.Lock()
 	if h.gone {
 		h.mu.Unlock()
@@ -51,11 +62,14 @@ func (h *held) begin(ctx context.Context, c kernel.StepCall) {
 	h.mu.Unlock()
 	ctx = kernel.WithStepInfo(ctx, kernel.StepInfo{
 		Run: h.id, Position: c.Position, Attempt: c.Attempt, IdempotencyKey: c.IdempotencyKey, Token: h.token, Log: h.w.opts.Log,
+		Progress: c.Progress, Signaler: h.w.opts.Signaler,
+		Beat: func(progress []byte) { h.beat(s, c, progress) },
 	})
 	h.w.running.Add(1)
 	go func() {
 		defer h.w.running.Done()
 		defer cancel(nil)
+		defer s.quiet()
 		h.stepEnded(s, h.attempt(ctx, cancel, c))
 	}()
 }
@@ -105,7 +119,7 @@ func (h *held) classify(ctx context.Context, r kernel.StepResult) kernel.StepRes
 		return r
 	}
 	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, errStepTimeout):
+	case errors.Is(cause, errStepTimeout), errors.Is(cause, errStepSilent):
 		r.Failure = &history.Failure{Kind: history.FailureTimeout, Message: cause.Error(), Cause: r.Failure, Final: r.Failure.Final}
 	case errors.Is(cause, errStepStopped):
 		r.Failure = &history.Failure{Kind: history.FailureCanceled, Message: cause.Error(), Cause: r.Failure, Final: r.Failure.Final}
@@ -119,6 +133,7 @@ func (h *held) stepEnded(s *stepRun, r kernel.StepResult) {
 	if h.steps[r.Position] == s {
 		delete(h.steps, r.Position)
 	}
+	r.Progress = s.progress
 	if !h.gone && !s.drop {
 		h.ended = append(h.ended, r)
 	}
@@ -135,5 +150,30 @@ func (h *held) stop(stops []kernel.StepStop) {
 			s.drop = st.Drop
 			s.cancel(errStepStopped)
 		}
+	}
+}
+
+// beat takes a report of progress. It goes into the history now and then, and with a failure.
+func (h *held) beat(s *stepRun, c kernel.StepCall, progress []byte) {
+	if s.silence != nil {
+		s.silence.Reset(s.every)
+	}
+	h.mu.Lock()
+	s.progress = progress
+	keep := !h.gone && h.steps[c.Position] == s && time.Since(s.kept) >= h.w.opts.ProgressEvery
+	if keep {
+		s.kept = time.Now()
+		h.progress = append(h.progress, kernel.StepResult{Position: c.Position, Attempt: c.Attempt, Progress: progress})
+	}
+	h.mu.Unlock()
+	if keep {
+		h.signal()
+	}
+}
+
+// quiet ends the watch for heartbeats.
+func (s *stepRun) quiet() {
+	if s.silence != nil {
+		s.silence.Stop()
 	}
 }

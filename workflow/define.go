@@ -55,6 +55,9 @@ func call[T any](b *kernel.Branch, fn func(Context) (T, error)) ([]byte, *histor
 	ctx := Context{b: b, frame: &frame{}}
 	v, err := fn(ctx)
 	if err != nil {
+		if f := continuation(ctx, err); f != nil {
+			return nil, f
+		}
 		return nil, failureOf(compensate(ctx, err))
 	}
 	return encode(v)

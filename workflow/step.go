@@ -51,6 +51,12 @@ func AtMostOnce() StepOption {
 	return stepOptionFunc(func(s *kernel.StepSpec) { s.AtMostOnce = true })
 }
 
+// AtMostOnceOrOperator is AtMostOnce, but leaves a step whose outcome is unknown to an operator, who decides that it
+// be attempted again, or what its result was, or that it failed. Until then the run waits.
+func AtMostOnceOrOperator() StepOption {
+	return stepOptionFunc(func(s *kernel.StepSpec) { s.AtMostOnce, s.Operator = true, true })
+}
+
 // Step runs fn and records its result; when the workflow function is run again, the recorded result is returned and
 // fn is not called. fn runs on its own goroutine. It is called again where it fails and the policy allows it, and
 // where its process ended before the result was recorded: give [StepInfo]'s IdempotencyKey to what it calls.

@@ -16,6 +16,8 @@ type Input struct {
 	Inbox []history.InboxItem
 	// Steps are the attempts that ended, in order of ending.
 	Steps []StepResult
+	// Progress is what running attempts reported and is to be kept.
+	Progress []StepResult
 }
 
 // Activation is what an activation came to. The events must be durable before any effect begins.
@@ -31,7 +33,8 @@ type Activation struct {
 	InboxSeen  uint64
 	DecidedAt  history.Time
 	Children   []history.Start
-	Signals    []history.OutboundSignal
+	// CancelRuns are children to be canceled, once the events are durable.
+	CancelRuns []history.RunID
 
 	Next history.Next
 	// Diverged is set with history.NextBlocked.
@@ -63,6 +66,8 @@ type StepSpec struct {
 	Total time.Duration
 	// Timeout bounds one attempt from its start; 0 means none.
 	Timeout time.Duration
+	// Heartbeat bounds the time between two reports of progress; 0 means none.
+	Heartbeat time.Duration
 	// AtMostOnce records that the step begins before it does; a second beginning is ambiguous.
 	AtMostOnce bool
 	// Operator leaves an ambiguous at-most-once step to an operator.
@@ -78,8 +83,10 @@ type StepCall struct {
 	// AtMostOnce says that the attempt's beginning is recorded.
 	AtMostOnce bool
 	Run        func(ctx context.Context) ([]byte, *history.Failure)
-	// Progress is what the attempt before reported last.
-	Progress []byte
+	// Heartbeat bounds the time between two reports of progress; 0 means none. Progress is what the attempt before
+	// reported last.
+	Heartbeat time.Duration
+	Progress  []byte
 }
 
 // StepStop ends a running step's context.
@@ -95,4 +102,6 @@ type StepResult struct {
 	Attempt  uint32
 	Payload  []byte
 	Failure  *history.Failure
+	// Progress is what the attempt reported last; it is handed to the next attempt.
+	Progress []byte
 }

@@ -69,10 +69,7 @@ func (x *Execution) openQuestion(o *operation, due history.Time, inbox uint64) {
 }
 
 func (x *Execution) questionKey(o *operation) string {
-	key := string(o.pos)
-	if x.generation > 0 {
-		key = fmt.Sprintf("g%d:%s", x.generation, key)
-	}
+	key := x.inGeneration(o.pos)
 	if o.ask.dismissals > 0 {
 		key = fmt.Sprintf("%s~%d", key, o.ask.dismissals)
 	}

@@ -37,6 +37,9 @@ type Branch struct {
 	recorded []*recordedOp
 	next     int
 
+	// patched remembers what Patched said, by id.
+	patched map[string]bool
+
 	// lost says that the construct decided against this branch.
 	lost bool
 	// shield counts the Uncanceled calls that are open.
@@ -149,7 +152,7 @@ func (b *Branch) enter(op, name string) (*operation, *history.Failure) {
 	}
 	pos := b.path.At(name, b.occurrences[name])
 	b.occurrences[name]++
-	if f := b.canceled(); f != nil && op != OpValue {
+	if f := b.canceled(); f != nil && op != OpValue && op != OpReply {
 		return nil, f
 	}
 	o := &operation{pos: pos, op: op, branch: b, number: x.entered}

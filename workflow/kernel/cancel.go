@@ -30,6 +30,10 @@ func (x *Execution) cancelOpen() {
 			x.out.Stop = append(x.out.Stop, StepStop{Position: o.pos}) // its end tells how it stopped
 			continue
 		}
+		if o.op == OpChild && !o.child.Abandon && !o.branch.dropped() {
+			x.cancelChild(o) // its end tells how it ended
+			continue
+		}
 		x.cancelOperation(o, f)
 	}
 }
@@ -50,6 +54,9 @@ func (x *Execution) cancelOperation(o *operation, f *history.Failure) {
 	if o.ask != nil {
 		e.Key = o.ask.key
 		x.out.Close = append(x.out.Close, o.ask.key)
+	}
+	if o.op == OpChild && !o.child.Abandon {
+		x.cancelChild(o)
 	}
 	if o.op == OpStep && o.step.running {
 		o.step.running = false

@@ -1,6 +1,51 @@
 package kernel
 
-import "github.com/perdure/perdure/history"
+import (
+	"github.com/oklog/ulid/v2"
+
+	"github.com/perdure/perdure/history"
+)
+
+// ChildSpec describes a child run.
+type ChildSpec struct {
+	Name string
+	// Start is the child's start; the kernel fills in its id, key, parent and owner.
+	Start history.Start
+	// Abandon leaves the child alone when this run is canceled. Otherwise the child is canceled too, and waited for.
+	Abandon bool
+}
+
+// Child starts a child run and waits for its end.
+func (b *Branch) Child(spec ChildSpec) ([]byte, *history.Failure) {
+	o, f := b.enter(OpChild, spec.Name)
+	if f != nil {
+		return nil, f
+	}
+	o.child = &spec
+	if o.recorded != nil {
+		o.key = o.recorded.events[0].Key
+	} else {
+		b.x.startChild(o)
+	}
+	return b.wait(o)
+}
+
+// startChild starts the child in the commit that records it.
+func (x *Execution) startChild(o *operation) {
+	s := o.child.Start
+	s.Spec.ID = x.opts.NewID(x.now)
+	s.Spec.Key = x.spec.ID.String() + "/" + x.inGeneration(o.pos)
+	s.Spec.Tenant, s.Spec.Principal = x.spec.Tenant, x.spec.Principal
+	s.Spec.Parent, s.Spec.ParentPosition = x.spec.ID, o.pos
+	s.Spec.InputDigest = history.Sum(s.Input)
+	s.By = "run " + x.spec.ID.String()
+	o.key = s.Spec.ID.String()
+	x.emit(history.Event{
+		Kind: history.ChildStarted, Position: o.pos, Op: o.op, Key: o.key, Name: s.Spec.Workflow, Version: s.Spec.Version,
+		Payload: s.Input,
+	})
+	x.out.Children = append(x.out.Children, s)
+}
 
 // childClosed applies the end of a child run.
 func (x *Execution) childClosed(item history.InboxItem) {
@@ -15,4 +60,20 @@ func (x *Execution) childClosed(item history.InboxItem) {
 		}
 	}
 	x.emit(history.Event{Kind: history.OperatorActed, Name: "child closed after its wait", Key: item.Key, Inbox: item.Seq})
+}
+
+// cancelChild asks the child to end. It is repeated until the child has ended: asking is idempotent.
+func (x *Execution) cancelChild(o *operation) {
+	if id, err := ulid.ParseStrict(o.key); err == nil {
+		x.out.CancelRuns = append(x.out.CancelRuns, id)
+	}
+}
+
+// cancelChildren asks again, after a restart, for the children of canceled branches.
+func (x *Execution) cancelChildren() {
+	for _, o := range x.openOps() {
+		if o.op == OpChild && !o.child.Abandon && o.branch.canceled() != nil {
+			x.cancelChild(o)
+		}
+	}
 }

@@ -2,10 +2,13 @@ package kernel
 
 import (
 	"container/heap"
+	crand "crypto/rand"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
+
+	"github.com/oklog/ulid/v2"
 
 	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/signal"
@@ -24,6 +27,8 @@ type Options struct {
 	// fails with history.FailureTooLong; from three quarters on Activation.Warning says so.
 	MaxEvents int
 	MaxBytes  int
+	// NewID makes the ids of children (default: a ULID with entropy from crypto/rand).
+	NewID func(now history.Time) history.RunID
 }
 
 func (o Options) withDefaults() Options {
@@ -32,6 +37,11 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Random == nil {
 		o.Random = rand.Float64
+	}
+	if o.NewID == nil {
+		o.NewID = func(now history.Time) history.RunID {
+			return ulid.MustNew(ulid.Timestamp(now.Std()), crand.Reader)
+		}
 	}
 	if o.MaxEvents == 0 {
 		o.MaxEvents = 50_000
@@ -85,6 +95,7 @@ type Execution struct {
 	cancelRequested  bool
 	deadlineExceeded bool
 	warned           bool
+	continued        bool
 	closed           bool
 	diverged         *Divergence
 	unloading        bool
@@ -122,6 +133,9 @@ func (x *Execution) Advance(in Input) Activation {
 	if !x.loaded {
 		x.load(in.Now)
 	}
+	for _, r := range in.Progress {
+		x.stepProgressed(r)
+	}
 	for _, r := range in.Steps {
 		x.stepEnded(r)
 		x.drain()
@@ -157,6 +171,7 @@ func (x *Execution) load(now history.Time) {
 	}
 	x.events, x.recorded = nil, recorded{}
 	x.resumeSteps()
+	x.cancelChildren()
 	x.evaluateAll()
 	x.drain()
 }
@@ -300,13 +315,15 @@ func (x *Execution) finish() {
 		*out = Activation{After: out.After, Next: history.NextBlocked, Diverged: x.diverged}
 		return
 	case x.root.done && !x.closed:
-		x.close(x.root.payload, x.root.failure)
+		x.rootReturned(x.root.payload, x.root.failure)
 	case !x.closed:
 		x.checkLimits()
 	}
 	switch {
 	case x.closed:
 		out.Next = history.NextClosed
+	case x.continued:
+		out.Next = history.NextReady
 	case x.running > 0:
 		out.Next = history.NextRunning
 	default:
@@ -315,6 +332,18 @@ func (x *Execution) finish() {
 	if d := x.earliest(); d != nil {
 		out.Wake = d.at
 	}
+}
+
+// rootReturned ends the run, or its generation.
+func (x *Execution) rootReturned(payload []byte, f *history.Failure) {
+	if f != nil && f.Kind == failureContinue && !x.cancelRequested && !x.deadlineExceeded {
+		x.continueAsNew(f.Data)
+		return
+	}
+	if f != nil && f.Kind == failureContinue {
+		f = x.root.canceled() // a canceled run ends instead of going on
+	}
+	x.close(payload, f)
 }
 
 // close emits the terminal event.

@@ -158,7 +158,7 @@ func (x *Execution) branchReturned(b *Branch) {
 	f := b.fork
 	for i, child := range f.children {
 		if child == b {
-			out := &Outcome{ID: f.spec.Branches[i].ID, Payload: b.payload, Failure: b.failure}
+			out := &Outcome{ID: f.spec.Branches[i].ID, Payload: b.payload, Failure: refuseContinue(b.failure)}
 			f.outcomes[i] = out
 			if f.first == "" && f.spec.Policy.decides(out) {
 				f.first = out.ID

@@ -9,6 +9,8 @@ import (
 // The operation types, as the history has them. They are part of the durable format.
 const (
 	OpValue   = "value"
+	OpPatch   = "patch"
+	OpReply   = "reply"
 	OpStep    = "step"
 	OpSleep   = "sleep"
 	OpReceive = "receive"
@@ -41,6 +43,7 @@ type operation struct {
 	names []string // the signals that a receive waits for
 	ask   *askState
 	fork  *fork
+	child *ChildSpec
 }
 
 // settle ends an operation with a result; its branch runs again in turn.

@@ -139,6 +139,9 @@ func (x *Execution) replay(now history.Time) {
 // apply applies one event of the history.
 func (x *Execution) apply(e *history.Event) {
 	switch e.Kind {
+	case history.RunContinued: // a whole history is compared generation by generation
+		x.continued = true
+		return
 	case history.StatusReported:
 		x.status = e.Message
 		return
@@ -170,6 +173,8 @@ func (x *Execution) applyToOperation(e *history.Event) {
 	switch e.Kind {
 	case history.StepStarted:
 		o.step.started = true
+	case history.StepProgressed:
+		o.step.progress = e.Payload
 	case history.StepRetried:
 		o.step.retried(e)
 		x.arm(o, e.Due)

@@ -21,12 +21,15 @@ type stepState struct {
 	started bool
 	// firstFailure is when the first attempt failed: the total time limit counts from there.
 	firstFailure history.Time
+	// progress is what the attempt before reported last.
+	progress []byte
 	// held says that an ambiguous step waits for an operator.
 	held bool
 }
 
 func (s *stepState) retried(e *history.Event) {
 	s.attempt = e.Attempt + 1
+	s.progress = e.Payload
 	if s.firstFailure.IsZero() {
 		s.firstFailure = e.At
 	}
@@ -60,7 +63,7 @@ func (x *Execution) begin(o *operation) {
 	x.running++
 	x.out.Start = append(x.out.Start, StepCall{
 		Position: o.pos, Attempt: s.attempt, Timeout: s.spec.Timeout, Run: s.spec.Run, AtMostOnce: s.spec.AtMostOnce,
-		IdempotencyKey: x.idempotencyKey(o.pos),
+		IdempotencyKey: x.idempotencyKey(o.pos), Heartbeat: s.spec.Heartbeat, Progress: s.progress,
 	})
 }
 
@@ -91,12 +94,23 @@ func (x *Execution) stepEnded(r StepResult) {
 		return
 	}
 	if due, again := x.nextAttempt(s, r.Failure); again {
-		x.emit(history.Event{Kind: history.StepRetried, Position: o.pos, Op: o.op, Attempt: s.attempt, Due: due, Failure: r.Failure})
+		x.emit(history.Event{Kind: history.StepRetried, Position: o.pos, Op: o.op, Attempt: s.attempt, Due: due, Failure: r.Failure, Payload: r.Progress})
 		s.attempt++
+		s.progress = r.Progress
 		x.arm(o, due)
 		return
 	}
 	x.failStep(o, r.Failure)
+}
+
+// stepProgressed keeps what a running attempt reported, for the next attempt.
+func (x *Execution) stepProgressed(r StepResult) {
+	o := x.ops[r.Position]
+	if o == nil || o.op != OpStep || !o.step.running || o.step.attempt != r.Attempt {
+		return
+	}
+	o.step.progress = r.Progress
+	x.emit(history.Event{Kind: history.StepProgressed, Position: o.pos, Op: o.op, Attempt: r.Attempt, Payload: r.Progress})
 }
 
 func (x *Execution) failStep(o *operation, f *history.Failure) {

@@ -19,8 +19,19 @@ type StepInfo struct {
 	// Token is the fencing token under which the attempt runs. It only grows: what remembers the highest one it has
 	// seen can refuse a late attempt.
 	Token history.Token
+	// Progress is what the attempt before reported last, as JSON; nil where it reported nothing.
+	Progress []byte
+	// Beat reports progress.
+	Beat func(progress []byte)
+	// Signaler sends signals to other runs; nil where the worker cannot.
+	Signaler Signaler
 	// Log is where a panic's stack goes; it names the step.
 	Log *slog.Logger
+}
+
+// Signaler sends a signal to a run, at most once per id.
+type Signaler interface {
+	SendSignal(ctx context.Context, run history.RunID, name, id string, payload []byte, by string) error
 }
 
 type stepInfoKey struct{}

@@ -30,6 +30,9 @@ func (b *Branch) Value(name string, make func() ([]byte, *history.Failure)) ([]b
 // Now is the store's time of this activation. It is not recorded: see Value.
 func (b *Branch) Now() history.Time { return b.x.now }
 
+// HistoryLength is how many events the generation has. It is not recorded: see Value.
+func (b *Branch) HistoryLength() int { return int(b.x.seq-b.x.first) + 1 }
+
 // Status sets the run's status text. It is no operation: a change of texts never blocks a run.
 func (b *Branch) Status(text string) *history.Failure {
 	if f := b.misused("status", text); f != nil {
