@@ -1,0 +1,20 @@
+// Package admin is how the commands speak to a running server: JSON over HTTP on the local socket.
+//
+//	GET  /v1/server                          what runs here
+//	GET  /v1/runs?status=&workflow=&…        runs, newest first, a page at a time
+//	GET  /v1/runs/{id}                       one run with its events, questions, timers and dead letters
+//	GET  /v1/runs/{id}/follow                the run after each change, one JSON value a line, until it is over
+//	GET  /v1/questions                       all open questions
+//	POST /v1/runs/{id}/signals               {"name", "id", "payload"}
+//	POST /v1/runs/{id}/answers/{key}         {"action", "content", "reason"}
+//	POST /v1/runs/{id}/cancel, …/terminate   {"reason"}
+//	POST /v1/verify                          runs the checker
+//	POST /v1/reload, /v1/stop                reloads the tools, ends the server gracefully
+//	GET  /v1/stdio                           upgrades to an MCP connection: one JSON-RPC message a line
+//	     /mcp                                MCP over streamable HTTP
+//
+// An {id} is a run's id, its key or its task id. Whoever may open the socket may do everything: its mode, and that of
+// its folder, are the access control. It is never served over TCP.
+//
+// [Handler] is the server's half, [Client] the commands'. The types of wire.go are what both speak, and what --json prints.
+package admin

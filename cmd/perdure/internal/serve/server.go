@@ -1,0 +1,206 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/perdure/perdure/cmd/perdure/internal/admin"
+	"github.com/perdure/perdure/engine"
+	"github.com/perdure/perdure/engine/boltstore"
+	"github.com/perdure/perdure/mcptasks"
+	"github.com/perdure/perdure/worker"
+)
+
+const defaultDrain = 50 * time.Second
+
+// server is one server at work.
+type server struct {
+	opts    Options
+	started time.Time
+	store   *boltstore.Store
+	engine  *engine.Engine
+	front   *mcptasks.Server
+	tools   *tools
+	notify  *notifier
+
+	// stop ends the server; its cause is logged.
+	stop context.CancelCauseFunc
+	// draining says that no new work is taken.
+	draining atomic.Bool
+	// mcpURL is the address of the TCP endpoint.
+	mcpURL string
+	// clients counts the open MCP connections of the socket.
+	clients atomic.Int64
+}
+
+// The causes of an end that was asked for.
+var (
+	errStopped = errors.New("stop was asked for")
+	errClient  = errors.New("the client is gone")
+	errIdle    = errors.New("nothing to do")
+)
+
+// Run serves until ctx ends, the client of stdio leaves, or the store fails. It returns nil where the end was asked for.
+func Run(ctx context.Context, o Options) error {
+	if o.Drain <= 0 {
+		o.Drain = defaultDrain
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	s := &server{opts: o, started: time.Now(), stop: stop}
+	if err := o.Dir.Make(); err != nil {
+		return err
+	}
+	listeners, err := s.open(ctx)
+	if err != nil {
+		return errors.Join(err, s.close())
+	}
+	s.opts.Log.Info("serving", "pid", os.Getpid(), "config", o.Config, "state", o.Dir.Path, "mcp", s.mcpURL, "tools", len(s.tools.list()))
+	err = s.serve(ctx, listeners)
+	return errors.Join(err, s.close())
+}
+
+// listeners are where clients come in.
+type listeners struct {
+	socket net.Listener
+	tcp    net.Listener // nil without one
+}
+
+// open brings up everything, in the order in which it depends on each other. The file is read first: a mistake in it is
+// the most likely reason not to start.
+func (s *server) open(ctx context.Context) (l listeners, err error) {
+	s.tools = &tools{server: s}
+	file, err := s.tools.read()
+	if err != nil {
+		return l, err
+	}
+	if s.store, err = boltstore.Open(s.opts.Dir.Database(), nil); err != nil {
+		return l, err
+	}
+	log := s.opts.Log
+	s.notify = newNotifier(s)
+	s.engine, err = engine.New(s.store, engine.Options{Log: log, DrainTimeout: s.opts.Drain, Worker: worker.Options{Name: "perdure"}, WithoutWorker: false})
+	if err != nil {
+		return l, err
+	}
+	s.front, err = mcptasks.NewServer(s.engine, mcptasks.Options{
+		Implementation: &mcp.Implementation{Name: "perdure", Title: "Perdure", Version: s.opts.Version},
+		Logger:         log,
+	})
+	if err != nil {
+		return l, err
+	}
+	if err := s.tools.start(ctx, file); err != nil {
+		return l, err
+	}
+	if err := s.notify.register(s.engine); err != nil {
+		return l, err
+	}
+	if l.socket, err = s.listenSocket(); err != nil {
+		return l, err
+	}
+	if s.opts.Mode == HTTP {
+		if l.tcp, err = s.listenTCP(ctx); err != nil {
+			return l, errors.Join(err, l.socket.Close())
+		}
+	}
+	return l, nil
+}
+
+// serve runs the parts until one of them ends the server, and drains.
+func (s *server) serve(ctx context.Context, l listeners) error {
+	// live ends when the drain is over: until then the socket answers, so that the drain can be watched.
+	live, over := context.WithCancel(context.WithoutCancel(ctx))
+	defer over()
+	g, gctx := errgroup.WithContext(ctx)
+	socket := &http.Server{Handler: s.socketHandler(live), ReadHeaderTimeout: 10 * time.Second, ErrorLog: s.errorLog()}
+	g.Go(func() error { return serveHTTP(socket, l.socket) })
+	var web *http.Server
+	if l.tcp != nil {
+		web = &http.Server{Handler: s.webHandler(), ReadHeaderTimeout: 10 * time.Second, ErrorLog: s.errorLog()}
+		g.Go(func() error { return serveHTTP(web, l.tcp) })
+	}
+	g.Go(func() error { return s.tools.watch(gctx) })
+	g.Go(func() error { return s.notify.run(gctx) })
+	g.Go(func() error { return s.idle(gctx) })
+	if s.opts.Mode == Stdio {
+		g.Go(func() error { return s.serveStdio(gctx) })
+	}
+	g.Go(func() error {
+		var err error
+		select {
+		case <-s.engine.Done():
+			err = fmt.Errorf("the engine has stopped: %w", s.engine.Err())
+		case <-gctx.Done():
+		}
+		s.drain(gctx, web)
+		over()
+		return errors.Join(err, socket.Close())
+	})
+	return g.Wait()
+}
+
+func serveHTTP(h *http.Server, l net.Listener) error {
+	if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// drain takes no new work, ends the waiting calls with their handles and lets running steps finish, for a bounded time.
+func (s *server) drain(ctx context.Context, web *http.Server) {
+	s.draining.Store(true)
+	s.opts.Log.Info("draining", "cause", context.Cause(ctx), "limit", s.opts.Drain)
+	dctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.Drain)
+	defer cancel()
+	if err := s.front.Shutdown(dctx); err != nil {
+		s.opts.Log.Warn("some calls did not end in time", "error", err)
+	}
+	if web != nil {
+		if err := web.Shutdown(dctx); err != nil {
+			s.opts.Log.Warn("some requests did not end in time", "error", errors.Join(err, web.Close()))
+		}
+	}
+	if err := s.engine.Close(dctx); err != nil {
+		s.opts.Log.Error("the engine ended with an error", "error", err)
+	}
+	s.opts.Log.Info("drained")
+}
+
+// close closes what is open; the store last, because its lock owns the socket.
+func (s *server) close() error {
+	var errs []error
+	if s.engine != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if err := s.engine.Close(ctx); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if s.notify != nil {
+		s.notify.close()
+	}
+	if s.store != nil {
+		errs = append(errs, s.store.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// describe is the server for the administration.
+func (s *server) describe() admin.Server {
+	loads, loadErr := s.tools.state()
+	return admin.Server{
+		PID: os.Getpid(), Version: s.opts.Version, Config: s.opts.Config, State: s.opts.Dir.Path, Started: s.started.UTC(),
+		Mode: string(s.opts.Mode), MCP: s.mcpURL, Loads: loads, LoadError: loadErr, Tools: s.tools.list(),
+	}
+}
