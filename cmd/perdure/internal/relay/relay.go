@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"time"
 )
 
@@ -162,12 +163,7 @@ func (r *Relay) greet() {
 }
 
 func (r *Relay) isPending(id json.RawMessage) bool {
-	for _, p := range r.pending {
-		if bytes.Equal(p.ID, id) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.pending, func(p pending) bool { return bytes.Equal(p.ID, id) })
 }
 
 // fromClient passes a message of the client's on.
@@ -194,9 +190,26 @@ func (r *Relay) fromClient(line []byte) error {
 		return nil
 	case m.Method == "notifications/initialized":
 		r.initialized = &m
+	case m.Method == "notifications/cancelled":
+		r.forget(m)
 	}
 	r.write(m.line)
 	return nil
+}
+
+// forget drops a request that the client has taken back: it need not be sent again.
+func (r *Relay) forget(m message) {
+	var params struct {
+		ID json.RawMessage `json:"requestId"`
+	}
+	if json.Unmarshal(m.Params, &params) == nil {
+		r.settle(params.ID)
+	}
+}
+
+// settle removes a request from those without an answer.
+func (r *Relay) settle(id json.RawMessage) {
+	r.pending = slices.DeleteFunc(r.pending, func(p pending) bool { return bytes.Equal(p.ID, id) })
 }
 
 // send sends a request that will have an answer.
@@ -223,12 +236,7 @@ func (r *Relay) fromServer(line []byte) error {
 			r.muted = ""
 			return nil
 		}
-		for i, p := range r.pending {
-			if bytes.Equal(p.ID, m.ID) {
-				r.pending = append(r.pending[:i:i], r.pending[i+1:]...)
-				break
-			}
-		}
+		r.settle(m.ID)
 	case m.isRequest():
 		m = m.with("id", r.prefixed(m.ID))
 		r.asked[string(m.ID)] = m.ID
