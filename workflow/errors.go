@@ -128,12 +128,20 @@ func failureIs(f *history.Failure, target error) bool {
 	return false
 }
 
+// failureAs finds the *ProtocolError or the *StepError that the failure, or one under it, stands for.
 func failureAs(f *history.Failure, target any) bool {
-	p, ok := target.(**ProtocolError)
-	for ; ok && f != nil; f = f.Cause {
-		if f.Kind == history.FailureProtocol {
-			*p = &ProtocolError{Code: f.Code, Message: f.Message, Data: f.Data}
-			return true
+	for ; f != nil; f = f.Cause {
+		switch t := target.(type) {
+		case **ProtocolError:
+			if f.Kind == history.FailureProtocol {
+				*t = &ProtocolError{Code: f.Code, Message: f.Message, Data: f.Data}
+				return true
+			}
+		case **StepError:
+			if _, name, _, ok := f.Step.Split(); ok {
+				*t = &StepError{Step: name, Attempts: int(max(f.Attempts, 1)), failure: f}
+				return true
+			}
 		}
 	}
 	return false
