@@ -35,7 +35,7 @@ func self(args ...string) Spec {
 	if err != nil {
 		panic(err)
 	}
-	return Spec{Program: program, Args: args, Env: append(os.Environ(), helperEnv+"=1")}
+	return Spec{Program: program, Args: args, Env: append(os.Environ(), helperEnv+"=1", "GORACE=atexit_sleep_ms=0")} // the race detector waits a second at exit
 }
 
 func helper(args []string) int {
