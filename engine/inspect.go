@@ -65,6 +65,22 @@ func (e *Engine) History(ctx context.Context, id history.RunID, from uint64) ite
 	}
 }
 
+// Export returns a run with its whole history.
+func (e *Engine) Export(ctx context.Context, id history.RunID) (history.Export, error) {
+	run, err := e.store.Run(ctx, id)
+	if err != nil {
+		return history.Export{}, err
+	}
+	x := history.Export{Format: history.ExportFormat, Run: run}
+	for ev, err := range e.History(ctx, id, 1) {
+		if err != nil {
+			return history.Export{}, err
+		}
+		x.Events = append(x.Events, ev)
+	}
+	return x, nil
+}
+
 // Interrupts returns the open questions of a run, oldest first.
 func (e *Engine) Interrupts(ctx context.Context, id history.RunID) ([]history.Interrupt, error) {
 	return e.store.Interrupts(ctx, id)

@@ -27,7 +27,7 @@ const (
 	// wakeBatch bounds one call to the source.
 	wakeBatch = 1000
 	// maxNap bounds how long the service sleeps without looking: clocks step, and hints can be missed.
-	maxNap = 30 * time.Second
+	maxNap = time.Minute
 	// retryNap is the pause after an error of the source.
 	retryNap = time.Second
 )

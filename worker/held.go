@@ -268,12 +268,7 @@ func (h *held) poke() {
 	h.signal()
 }
 
-func (h *held) signal() {
-	select {
-	case h.wake <- struct{}{}:
-	default:
-	}
-}
+func (h *held) signal() { nudge(h.wake) }
 
 // giveUp ends a claim that cannot go on, and hands the run back where it is still ours.
 func (h *held) giveUp(ctx context.Context, err error) {

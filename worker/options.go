@@ -36,6 +36,9 @@ type Options struct {
 	Queues []string
 	// MaxRuns bounds the runs held at once (default 1,000). A run that only waits is not held.
 	MaxRuns int
+	// PollInterval is how often the worker looks for work, and for leases that ran out, without a hint from the store
+	// (default 1 min). A store that several processes share wants less.
+	PollInterval time.Duration
 	// LeaseTTL is how long a lease lasts without renewal (default 30 s); it is renewed every third of that.
 	LeaseTTL time.Duration
 	// StallTimeout is how long the workflow's own code may run between two durable operations (default 1 min): past it
@@ -54,6 +57,9 @@ type Options struct {
 	ProgressEvery time.Duration
 	// Signaler sends the signals of workflows to other runs.
 	Signaler kernel.Signaler
+	// Intercept, where it is set, is called in place of each step's function and may call it: for tracing, and for
+	// stubs in tests.
+	Intercept func(ctx context.Context, info kernel.StepInfo, run func(context.Context) ([]byte, *history.Failure)) ([]byte, *history.Failure)
 	// Kernel configures the executions.
 	Kernel kernel.Options
 	// Log is where the worker's lines go (default slog.Default()).
@@ -67,6 +73,7 @@ func (o Options) withDefaults() Options {
 	if o.MaxRuns <= 0 {
 		o.MaxRuns = 1000
 	}
+	setDefault(&o.PollInterval, time.Minute)
 	setDefault(&o.LeaseTTL, 30*time.Second)
 	setDefault(&o.StallTimeout, time.Minute)
 	setDefault(&o.StopGrace, 10*time.Second)

@@ -58,6 +58,12 @@ func (r *residents) take(id history.RunID) *kernel.Execution {
 	return r.remove(e)
 }
 
+func (r *residents) empty() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.order.Len() == 0
+}
+
 // unloadIdle unloads what has waited longer than the bound.
 func (r *residents) unloadIdle(now time.Time) {
 	r.mu.Lock()

@@ -85,7 +85,7 @@ func (h *held) attempt(ctx context.Context, cancel context.CancelCauseFunc, c ke
 		r := kernel.StepResult{Position: c.Position, Attempt: c.Attempt}
 		defer func() { result <- r }() // also where the function ends its goroutine
 		r.Failure = &history.Failure{Kind: history.FailurePanic, Message: "the step ended its own goroutine"}
-		r.Payload, r.Failure = c.Run(ctx)
+		r.Payload, r.Failure = h.call(ctx, c)
 	}()
 	select {
 	case r := <-result:
@@ -105,6 +105,15 @@ func (h *held) attempt(ctx context.Context, cancel context.CancelCauseFunc, c ke
 			Failure: &history.Failure{Kind: history.FailureApplication, Message: "the step did not stop"},
 		})
 	}
+}
+
+// call runs the step's function, through the interceptor where there is one.
+func (h *held) call(ctx context.Context, c kernel.StepCall) ([]byte, *history.Failure) {
+	if h.w.opts.Intercept == nil {
+		return c.Run(ctx)
+	}
+	info, _ := kernel.StepInfoFrom(ctx)
+	return h.w.opts.Intercept(ctx, info, c.Run)
 }
 
 // classify says why an attempt failed, where its context tells, and bounds its result.

@@ -8,14 +8,18 @@ import (
 )
 
 // keepUp renews the leases, expires those of others, frees stalled runs and unloads idle ones, until ctx ends. It goes
-// on while the worker drains.
+// on while the worker drains, and rests while nothing is held.
 func (w *Worker) keepUp(ctx context.Context) {
-	tick := time.NewTicker(min(w.opts.LeaseTTL/3, w.opts.StallTimeout/2))
-	defer tick.Stop()
-	for {
+	for last := time.Now(); ; {
+		tick := time.NewTimer(time.Until(last.Add(w.upkeepInterval())))
 		select {
 		case <-tick.C:
+			last = time.Now()
+		case <-w.busy:
+			tick.Stop()
+			continue // it may be due sooner than it was
 		case <-ctx.Done():
+			tick.Stop()
 			return
 		}
 		w.renew(ctx)
@@ -25,6 +29,13 @@ func (w *Worker) keepUp(ctx context.Context) {
 		w.freeStalled(ctx)
 		w.resident.unloadIdle(time.Now())
 	}
+}
+
+func (w *Worker) upkeepInterval() time.Duration {
+	if w.free() == w.opts.MaxRuns && w.resident.empty() {
+		return w.opts.PollInterval
+	}
+	return min(w.opts.LeaseTTL/3, w.opts.StallTimeout/2)
 }
 
 // renew extends everything that the worker holds.

@@ -14,9 +14,6 @@ import (
 // maxClaim bounds one call to the store, so that several workers share what is ready.
 const maxClaim = 64
 
-// pollInterval is how often a worker looks for work without a hint: a hint can be missed.
-const pollInterval = time.Second
-
 // Worker executes the runs whose code it has. Create it with New, run it with Run.
 type Worker struct {
 	store Store
@@ -24,8 +21,8 @@ type Worker struct {
 	opts  Options
 	owner string
 
-	// hint says that there may be something to claim.
-	hint chan struct{}
+	// hint says that there may be something to claim, busy that something is held.
+	hint, busy chan struct{}
 	// draining is closed by Drain: no more claims, no more steps.
 	draining  chan struct{}
 	drainOnce sync.Once
@@ -52,6 +49,7 @@ func New(store Store, code Code, opts Options) *Worker {
 		store: store, code: code, opts: opts,
 		owner:    opts.Name + "-" + rand.Text(),
 		hint:     make(chan struct{}, 1),
+		busy:     make(chan struct{}, 1),
 		draining: make(chan struct{}),
 		claimed:  make(chan struct{}),
 		resident: newResidents(opts.MaxResident, opts.ResidentFor),
@@ -78,9 +76,11 @@ func (w *Worker) Notify(c history.Change) {
 }
 
 // wake makes the claim loop look for work.
-func (w *Worker) wake() {
+func (w *Worker) wake() { nudge(w.hint) }
+
+func nudge(ch chan struct{}) {
 	select {
-	case w.hint <- struct{}{}:
+	case ch <- struct{}{}:
 	default:
 	}
 }
@@ -115,7 +115,7 @@ func (w *Worker) setStop(cancel context.CancelFunc) {
 
 // claimLoop claims until the worker drains or ends.
 func (w *Worker) claimLoop(ctx context.Context) {
-	poll := time.NewTicker(pollInterval)
+	poll := time.NewTicker(w.opts.PollInterval)
 	defer poll.Stop()
 	for {
 		for w.claim(ctx) {
@@ -163,6 +163,7 @@ func (w *Worker) begin(ctx context.Context, c history.Claim) {
 	w.mu.Lock()
 	w.held[c.Run.ID] = h
 	w.mu.Unlock()
+	nudge(w.busy)
 	w.running.Add(1)
 	go func() {
 		defer w.running.Done()

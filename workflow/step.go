@@ -124,6 +124,11 @@ func stepError(name string, f *history.Failure) error {
 	return &StepError{Step: name, Attempts: int(max(f.Attempts, 1)), failure: f}
 }
 
+// StepFunc is a step's function in its untyped form, as workers run it.
+func StepFunc[T any](fn func(ctx context.Context) (T, error)) func(context.Context) ([]byte, *history.Failure) {
+	return func(ctx context.Context) ([]byte, *history.Failure) { return runStep(ctx, fn, nil) }
+}
+
 // StepInfo tells a step's function which attempt of what it is. Outside a step it is the zero value.
 func StepInfo(ctx context.Context) kernel.StepInfo {
 	info, _ := kernel.StepInfoFrom(ctx)

@@ -314,7 +314,7 @@ func (x *Execution) finish() {
 	case x.diverged != nil:
 		*out = Activation{After: out.After, Next: history.NextBlocked, Diverged: x.diverged}
 		return
-	case x.root.done && !x.closed:
+	case x.root.done && !x.closed && !x.continued:
 		x.rootReturned(x.root.payload, x.root.failure)
 	case !x.closed:
 		x.checkLimits()

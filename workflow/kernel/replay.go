@@ -139,8 +139,10 @@ func (x *Execution) replay(now history.Time) {
 // apply applies one event of the history.
 func (x *Execution) apply(e *history.Event) {
 	switch e.Kind {
-	case history.RunContinued: // a whole history is compared generation by generation
-		x.continued = true
+	case history.RunContinued:
+		if x.continued = true; !x.root.done {
+			x.diverged = &Divergence{Seq: e.Seq, Expected: describeEvent(e), Found: "still waiting"}
+		}
 		return
 	case history.StatusReported:
 		x.status = e.Message
