@@ -18,6 +18,7 @@ import (
 // fakeEngine keeps runs in memory. Tests move them by hand.
 type fakeEngine struct {
 	mu       sync.Mutex
+	moved    *sync.Cond // on mu; after every change
 	runs     map[history.RunID]*fakeRun
 	watchers map[history.RunID]map[chan struct{}]bool
 	clock    history.Time
@@ -36,10 +37,21 @@ type fakeRun struct {
 }
 
 func newFakeEngine() *fakeEngine {
-	return &fakeEngine{
+	e := &fakeEngine{
 		runs:     map[history.RunID]*fakeRun{},
 		watchers: map[history.RunID]map[chan struct{}]bool{},
 		clock:    history.TimeOf(time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)),
+	}
+	e.moved = sync.NewCond(&e.mu)
+	return e
+}
+
+// until waits until the condition holds; it is called with mu held.
+func (e *fakeEngine) until(condition func() bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for !condition() {
+		e.moved.Wait()
 	}
 }
 
@@ -181,21 +193,25 @@ func (e *fakeEngine) Watch(id history.RunID) (<-chan struct{}, func()) {
 		e.watchers[id] = map[chan struct{}]bool{}
 	}
 	e.watchers[id][ch] = true
+	e.moved.Broadcast()
 	return ch, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		delete(e.watchers[id], ch)
+		e.moved.Broadcast()
 	}
 }
 
+// watching counts the watchers. mu is held.
 func (e *fakeEngine) watching() (n int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	for _, w := range e.watchers {
 		n += len(w)
 	}
 	return n
 }
+
+// waiting waits until n watchers are there.
+func (e *fakeEngine) waiting(n int) { e.until(func() bool { return e.watching() == n }) }
 
 func (e *fakeEngine) Secret(_ context.Context, name string) ([]byte, error) {
 	return bytes.Repeat([]byte(name[:1]), 32), nil
@@ -214,6 +230,7 @@ func (e *fakeEngine) changed(r *fakeRun) {
 	r.run.UpdatedAt = e.clock
 	r.run.Questions = len(r.open)
 	e.wake(r.run.ID)
+	e.moved.Broadcast()
 }
 
 func (e *fakeEngine) wake(id history.RunID) {

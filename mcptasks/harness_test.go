@@ -327,3 +327,11 @@ func newTestClient(t testing.TB, dial Dial, o ClientOptions) *Client {
 type contextType = context.Context
 
 func base64Of(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+
+// newStream reads the events of a response.
+func newStream(t testing.TB, resp *http.Response) *stream {
+	s := &stream{TB: t, resp: resp, lines: bufio.NewScanner(resp.Body), stop: func() {}}
+	s.lines.Buffer(nil, 1<<20)
+	t.Cleanup(s.close)
+	return s
+}

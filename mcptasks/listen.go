@@ -221,7 +221,7 @@ var errNoLongerAllowed = errors.New("the caller may no longer see the task")
 
 // emission reads what tasks/get would say now, to the caller as it is now.
 func (s *Server) emission(ctx context.Context, l *listening, id history.RunID) (DetailedTask, error) {
-	if x := l.request.extra; x != nil && x.TokenInfo != nil && !x.TokenInfo.Expiration.IsZero() && time.Now().After(x.TokenInfo.Expiration) {
+	if x := l.request.extra; x != nil && x.TokenInfo != nil && !x.TokenInfo.Expiration.IsZero() && s.now().After(x.TokenInfo.Expiration) {
 		return DetailedTask{}, errNoLongerAllowed
 	}
 	c, err := s.identify(ctx, l.request.extra)

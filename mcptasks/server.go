@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -17,6 +18,8 @@ type Server struct {
 	listens  listenTable
 	polled   pollTable
 	inflight *inflight
+	// now is the clock that tokens expire by.
+	now func() time.Time
 }
 
 // NewServer returns a front end for the engine, without routes: see [Server.SetRoutes].
@@ -25,7 +28,7 @@ func NewServer(engine Engine, opts Options) (*Server, error) {
 		return nil, errors.New("mcptasks: no engine")
 	}
 	opts = opts.withDefaults()
-	s := &Server{engine: engine, opts: opts, mcp: opts.MCP, inflight: newInflight()}
+	s := &Server{engine: engine, opts: opts, mcp: opts.MCP, inflight: newInflight(), now: time.Now}
 	if s.mcp == nil {
 		s.mcp = mcp.NewServer(opts.Implementation, &mcp.ServerOptions{
 			Logger:       opts.Logger,
