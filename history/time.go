@@ -1,6 +1,9 @@
 package history
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Time is an instant of the store's clock in nanoseconds since the Unix epoch, UTC. Zero means "none". It is an
 // integer, so that it sorts in keys, compares exactly and encodes in a fixed way.
@@ -22,8 +25,14 @@ func (t Time) Std() time.Time {
 	return time.Unix(0, int64(t)).UTC()
 }
 
-// Add returns t moved by d.
-func (t Time) Add(d time.Duration) Time { return t + Time(d) }
+// Add returns t moved by d. It stops at the last instant there is (in the year 2262), so that a wait of
+// math.MaxInt64 is one without end.
+func (t Time) Add(d time.Duration) Time {
+	if sum := t + Time(d); d < 0 || sum >= t {
+		return sum
+	}
+	return math.MaxInt64
+}
 
 // Sub returns the time from u to t.
 func (t Time) Sub(u Time) time.Duration { return time.Duration(t - u) }
