@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -320,4 +321,40 @@ func (env *testEnv) crash(k *killable, defs ...workflow.Definition) {
 		env.opts.Workflows = defs
 	}
 	env.open()
+}
+
+// slowCommit holds commits up while on is set, and keeps the error of the last one that was held.
+type slowCommit struct {
+	engine.Store
+	on      atomic.Bool
+	release chan struct{}
+	mu      sync.Mutex
+	last    error
+}
+
+func (s *slowCommit) Commit(ctx context.Context, b history.Batch) (history.State, error) {
+	held := s.on.Load()
+	if held {
+		<-s.release
+	}
+	st, err := s.Store.Commit(ctx, b)
+	if held {
+		s.mu.Lock()
+		s.last = err
+		s.mu.Unlock()
+	}
+	return st, err
+}
+
+func (s *slowCommit) Renew(ctx context.Context, owner string, ttl time.Duration, held map[history.RunID]history.Token) ([]history.RunID, error) {
+	if s.on.Load() {
+		return nil, nil // a worker that hangs renews nothing
+	}
+	return s.Store.Renew(ctx, owner, ttl, held)
+}
+
+func (s *slowCommit) err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
 }

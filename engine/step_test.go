@@ -211,7 +211,9 @@ func TestStepThatIgnoresItsContextIsGivenUpAndItsLateResultDropped(t *testing.T)
 		env := newEnvWith(t, envOptions{engine: engine.Options{Worker: worker.Options{StopGrace: 5 * time.Second}}}, w)
 		began := time.Now()
 		h := start(env, w, 0)
-		env.await(h.ID(), func(r history.Run) bool { return r.Status == history.StatusWaiting && time.Since(began) > 66*time.Second-1 })
+		env.await(h.ID(), func(r history.Run) bool {
+			return r.Status == history.StatusWaiting && time.Since(began) > 66*time.Second-1
+		})
 		if d := time.Since(began); d != 66*time.Second {
 			t.Errorf("the second attempt ended after %s, want 66s: timeout, grace, delay", d)
 		}
