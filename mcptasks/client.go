@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -163,7 +162,7 @@ func (c *Client) do(ctx context.Context, again bool, fn func(ctx context.Context
 	for {
 		status := &httpStatus{}
 		err := c.once(context.WithValue(ctx, statusKey{}, status), fn)
-		if err == nil || isAnswer(err) || status.refused() || ctx.Err() != nil || !again || c.isClosed() || time.Now().After(giveUp) {
+		if err == nil || wireError(err) != nil || status.refused() || ctx.Err() != nil || !again || c.isClosed() || time.Now().After(giveUp) {
 			return err
 		}
 		select {
@@ -181,7 +180,7 @@ func (c *Client) once(ctx context.Context, fn func(ctx context.Context, s *mcp.C
 		return err
 	}
 	err = fn(ctx, session)
-	if err != nil && !isAnswer(err) && ctx.Err() == nil {
+	if err != nil && wireError(err) == nil && ctx.Err() == nil {
 		c.drop(session)
 	}
 	return err
@@ -191,12 +190,6 @@ func (c *Client) isClosed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.closed
-}
-
-// isAnswer reports whether the server answered, with an error.
-func isAnswer(err error) bool {
-	var wire *jsonrpc.Error
-	return errors.As(err, &wire)
 }
 
 // CallRequest is a call of a tool.

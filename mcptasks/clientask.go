@@ -11,14 +11,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-func wireError(err error) *jsonrpc.Error {
-	var wire *jsonrpc.Error
-	if errors.As(err, &wire) {
-		return wire
-	}
-	return nil
-}
-
 // asks are the questions of one task that are with the client's handlers, or were.
 type asks struct {
 	client *Client

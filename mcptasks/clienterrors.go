@@ -35,14 +35,26 @@ func (e *TaskFailedError) Error() string {
 
 // taskError adds the operation and the task to an error of the client; nil stays nil.
 func taskError(op, taskID string, err error) error {
-	var wire *jsonrpc.Error
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case errors.As(err, &wire) && wire.Code == jsonrpc.CodeInvalidParams && op != "update":
-		return fmt.Errorf("%s task %s: %w: %w", op, taskID, ErrTaskNotFound, err)
-	case errors.As(err, &wire) && wire.Code == jsonrpc.CodeInvalidParams && wire.Message == errTaskNotFound().Error():
+	}
+	// tasks/update has the same code for answers that do not fit.
+	if wire := wireError(err); wire != nil && wire.Code == jsonrpc.CodeInvalidParams && (op != "update" || wire.Message == errTaskNotFound().Error()) {
 		return fmt.Errorf("%s task %s: %w: %w", op, taskID, ErrTaskNotFound, err)
 	}
 	return fmt.Errorf("%s task %s: %w", op, taskID, err)
+}
+
+// wireError returns the error that the server answered with; nil where err is of another kind. The SDK has errors of
+// its own in the same type, for messages that were not sent or whose connection broke: those are no answers.
+func wireError(err error) *jsonrpc.Error {
+	var wire *jsonrpc.Error
+	if !errors.As(err, &wire) {
+		return nil
+	}
+	switch wire.Message {
+	case "rejected by transport", "server is closing", "client is closing":
+		return nil
+	}
+	return wire
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -334,4 +335,16 @@ func newStream(t testing.TB, resp *http.Response) *stream {
 	s.lines.Buffer(nil, 1<<20)
 	t.Cleanup(s.close)
 	return s
+}
+
+// newTestServer serves the handler and returns its URL.
+func newTestServer(t testing.TB, h http.Handler) string {
+	srv := httptest.NewUnstartedServer(h)
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	srv.Start()
+	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		srv.Close()
+	})
+	return srv.URL
 }
