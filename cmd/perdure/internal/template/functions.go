@@ -119,8 +119,8 @@ func join(args ...ref.Val) ref.Val {
 		if err != nil {
 			return types.WrapErr(err)
 		}
-		text, ok := toText(native)
-		if !ok {
+		text, err := Text(native)
+		if err != nil {
 			return types.NewErr("join needs texts or numbers, and found %s", kindOf(native))
 		}
 		if size += len(text) + len(separator); size > maxText {

@@ -2,6 +2,7 @@ package template
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 )
@@ -222,15 +223,22 @@ func (p part) text(scope Scope, secrets Secrets) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text, ok := toText(value)
-	if ok {
-		return text, nil
+	text, err := Text(value)
+	if err != nil {
+		return "", fmt.Errorf("${%s} %w", p.expr.Source, err)
 	}
-	failure := &EvalError{Source: p.expr.Source, Message: "is " + kindOf(value) + ", which has no text"}
-	if value == nil {
-		failure.Hint = "give a text for that case: x == null ? \"\" : x"
-	} else {
-		failure.Hint = "use json(…), .join(\", \") or one of its fields"
+	return text, nil
+}
+
+// Text writes a value as it stands in a text. Null, lists and objects have none.
+func Text(value any) (string, error) {
+	switch v := value.(type) {
+	case string:
+		return v, nil
+	case bool, int64, uint64, float64:
+		return marshal(v)
+	case nil:
+		return "", errors.New(`is null, which has no text; give one for that case: x == null ? "" : x`)
 	}
-	return "", failure
+	return "", fmt.Errorf(`is %s, which has no text; use json(…), .join(", ") or one of its fields`, kindOf(value))
 }

@@ -194,18 +194,6 @@ func kindOf(value any) string {
 	return fmt.Sprintf("a %T", value)
 }
 
-// toText writes a scalar as it stands in a text; ok is false for null, a list and an object.
-func toText(value any) (text string, ok bool) {
-	switch v := value.(type) {
-	case string:
-		return v, true
-	case bool, int64, uint64, float64:
-		encoded, err := json.Marshal(v)
-		return string(encoded), err == nil
-	}
-	return "", false
-}
-
 // sortLiterals makes the maps that an expression itself builds walk in key order too. CEL builds them without
 // asking the adapter.
 func sortLiterals(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {

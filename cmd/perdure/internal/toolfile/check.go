@@ -196,7 +196,7 @@ func (c *checker) step(s *Step, path []any, p place) {
 		c.listTemplate(at("foreach"), s.ForEach)
 		p.item = true
 	}
-	c.text(at("status"), s.Status, place{question: p.question})
+	c.text(at("status"), s.Status, p)
 	switch {
 	case s.Run != nil:
 		c.run(s.Run, at, p)

@@ -2,6 +2,7 @@ package toolfile
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -277,5 +278,9 @@ func (d decoder) notify(n *node) *Notify {
 		value: &node{kind: text, value: "notify"},
 	}}, n.fields...)
 	d.where = ""
-	return &Notify{Step: *d.step(&named, []string{"run", "http"})}
+	hook := &Notify{Step: *d.step(&named, []string{"run", "http"})}
+	if hook.HTTP != nil && n.get("http").get("method") == nil {
+		hook.HTTP.Method = http.MethodPost // it carries the question
+	}
+	return hook
 }

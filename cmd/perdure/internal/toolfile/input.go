@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/perdure/perdure/cmd/perdure/internal/template"
 )
@@ -52,4 +53,23 @@ func inputError(err error) error {
 		message = append(message[:maxInputError], '…')
 	}
 	return fmt.Errorf("%w: %s", ErrInput, string(message))
+}
+
+// ParseOutput turns an output into a step's value, as Parse of its definition says.
+func ParseOutput(parse, output string) (any, error) {
+	switch parse {
+	case ParseJSON:
+		value, err := template.Decode([]byte(output))
+		if err != nil {
+			return nil, fmt.Errorf("the output is not JSON: %s", firstLine(err.Error()))
+		}
+		return value, nil
+	case ParseLines:
+		lines := []any{}
+		for _, line := range template.SplitLines(output) {
+			lines = append(lines, line)
+		}
+		return lines, nil
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(output, "\n"), "\r"), nil
 }

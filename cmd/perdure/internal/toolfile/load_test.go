@@ -274,3 +274,42 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestExamples(t *testing.T) {
+	file, err := Parse("example.yaml", Example(), "/etc/perdure")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(file.Warnings) > 0 {
+		t.Error(file.Warnings)
+	}
+	file, err = Load("../../../../docs/examples/release.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(file.Warnings) > 0 || file.Notify == nil || file.Notify.HTTP.Method != "POST" {
+		t.Error(file.Warnings, file.Notify)
+	}
+}
+
+// What the example has in comments must be right too.
+func TestExampleUncommented(t *testing.T) {
+	var out []string
+	for _, line := range strings.Split(string(Example()), "\n") {
+		trimmed := strings.TrimLeft(line, " ")
+		body, ok := strings.CutPrefix(trimmed, "# ")
+		word, _, colon := strings.Cut(strings.TrimLeft(strings.TrimPrefix(strings.TrimLeft(body, " "), "- "), " "), ":")
+		if ok && colon && !strings.Contains(word, " ") {
+			line = line[:len(line)-len(trimmed)] + body
+		}
+		out = append(out, line)
+	}
+	text := strings.Join(out, "\n")
+	file, err := Parse("example.yaml", []byte(text), "/etc/perdure")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if file.Notify == nil || file.Tool("weather") == nil {
+		t.Errorf("the comments hold no hook or no weather tool:\n%s", text)
+	}
+}

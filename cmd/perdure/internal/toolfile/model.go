@@ -2,6 +2,7 @@ package toolfile
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -152,6 +153,11 @@ type HTTP struct {
 type StatusRange struct {
 	From int `json:"from"`
 	To   int `json:"to"`
+}
+
+// Expected reports whether a status is success.
+func (h *HTTP) Expected(status int) bool {
+	return slices.ContainsFunc(h.Expect, func(r StatusRange) bool { return r.From <= status && status <= r.To })
 }
 
 // Ask puts a question to a person. Either Approve or Fields is set.
