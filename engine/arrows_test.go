@@ -21,6 +21,7 @@ const (
 	cbor       = "github.com/fxamacker/cbor/v2"
 	cel        = "cel.dev/cel-go"
 	cobra      = "github.com/spf13/cobra"
+	cron       = "github.com/netresearch/go-cron"
 	goleak     = "go.uber.org/goleak"
 	jsonschema = "github.com/google/jsonschema-go"
 	mcpSDK     = "github.com/modelcontextprotocol/go-sdk"
@@ -48,17 +49,20 @@ type rule struct {
 var rules = map[string]rule{
 	"history": {libraries: []string{cbor, ulid}},
 	"signal":  {folders: []string{"history"}},
-	"timer":   {folders: []string{"history"}},
+	"timer":   {folders: []string{"history"}, libraries: []string{cron}},
 	// A workflow's only effects are its steps'.
 	"workflow":         {folders: []string{"history", "signal", "timer", "workflow/kernel"}, libraries: []string{jsonschema, ulid}, notStd: ioPackages},
-	"workflow/kernel":  {folders: []string{"history", "signal", "timer"}, notStd: ioPackages},
+	"workflow/kernel":  {folders: []string{"history", "signal", "timer"}, libraries: []string{ulid}, notStd: ioPackages},
 	"worker":           {folders: []string{"history", "timer", "workflow/kernel"}, libraries: []string{xsync}},
 	"engine":           {folders: []string{"history", "signal", "timer", "worker", "workflow", "workflow/kernel"}, libraries: []string{jsonschema, ulid, xsync}},
 	"engine/boltstore": {folders: []string{"engine", "history", "signal", "timer"}, libraries: []string{bbolt, ulid, xsync, xsys}},
-	"engine/storetest": {folders: []string{"engine", "history", "signal", "timer"}, libraries: []string{goleak, rapid, ulid, xsync}},
-	"mcptasks":         {folders: []string{"history", "workflow"}, libraries: []string{jsonschema, mcpSDK, ulid, xsync, xtime}},
+	"engine/schedule":  {folders: []string{"engine", "history", "timer", "workflow", "workflow/kernel"}, libraries: []string{ulid}},
+	// A kit for tests: the engine on a real file.
+	"workflow/workflowtest": {folders: []string{"engine", "engine/boltstore", "history", "workflow", "workflow/kernel"}},
+	"engine/storetest":      {folders: []string{"engine", "history", "signal", "timer"}, libraries: []string{goleak, rapid, ulid, xsync}},
+	"mcptasks":              {folders: []string{"history", "workflow"}, libraries: []string{jsonschema, mcpSDK, ulid, xsync, xtime}},
 	"cmd": {
-		folders:   []string{"engine", "engine/boltstore", "history", "mcptasks", "signal", "timer", "worker", "workflow"},
+		folders:   []string{"engine", "engine/boltstore", "engine/schedule", "history", "mcptasks", "signal", "timer", "worker", "workflow"},
 		libraries: []string{cel, cobra, jsonschema, mcpSDK, ulid, xsync, xsys, yaml},
 	},
 	"docs": {
@@ -164,7 +168,7 @@ func TestWrongArrows(t *testing.T) {
 		{
 			"test",
 			[]pkg{{ImportPath: module + "/timer", XTestImports: []string{bbolt}}, {ImportPath: bbolt, Module: bboltModule}},
-			"timer (test) → go.etcd.io/bbolt: timer's tests may import the libraries " + strings.Join(testLibraries, ", "),
+			"timer (test) → go.etcd.io/bbolt: timer's tests may import the libraries " + strings.Join(append([]string{cron}, testLibraries...), ", "),
 		},
 		{
 			"no rule",

@@ -41,7 +41,7 @@ func New(store Store, opts Options) (*Engine, error) {
 	}
 	e.timers = timer.NewService(store, e.opts.Log)
 	if !e.opts.WithoutWorker {
-		e.opts.Worker.Signaler = signaler{e}
+		e.opts.Worker.Runs = reach{e}
 		e.worker = worker.New(store, e.code, e.opts.Worker)
 	}
 	e.unsubscribe = store.Subscribe(e.changed)

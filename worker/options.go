@@ -55,8 +55,8 @@ type Options struct {
 	MaxPayload int
 	// ProgressEvery is how often the progress that a step reports is kept in the history, at most (default 30 s).
 	ProgressEvery time.Duration
-	// Signaler sends the signals of workflows to other runs.
-	Signaler kernel.Signaler
+	// Runs is what steps reach other runs by.
+	Runs kernel.Runs
 	// Intercept, where it is set, is called in place of each step's function and may call it: for tracing, and for
 	// stubs in tests.
 	Intercept func(ctx context.Context, info kernel.StepInfo, run func(context.Context) ([]byte, *history.Failure)) ([]byte, *history.Failure)

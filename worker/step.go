@@ -62,7 +62,7 @@ func (h *held) begin(ctx context.Context, c kernel.StepCall) {
 	h.mu.Unlock()
 	ctx = kernel.WithStepInfo(ctx, kernel.StepInfo{
 		Run: h.id, Position: c.Position, Attempt: c.Attempt, IdempotencyKey: c.IdempotencyKey, Token: h.token, Log: h.w.opts.Log,
-		Progress: c.Progress, Signaler: h.w.opts.Signaler,
+		Progress: c.Progress, Runs: h.w.opts.Runs,
 		Beat: func(progress []byte) { h.beat(s, c, progress) },
 	})
 	h.w.running.Add(1)

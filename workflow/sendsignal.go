@@ -23,9 +23,9 @@ func SendSignal(ctx Context, name, run, signal string, payload any, opts ...Step
 			return Final(fmt.Errorf("run id %q: %w", run, err))
 		}
 		info := StepInfo(ctx)
-		if info.Signaler == nil {
-			return Final(fmt.Errorf("this worker sends no signals"))
+		if info.Runs == nil {
+			return Final(fmt.Errorf("this worker reaches no other runs"))
 		}
-		return info.Signaler.SendSignal(ctx, id, signal, info.IdempotencyKey, p, by)
+		return info.Runs.Signal(ctx, id, signal, info.IdempotencyKey, p, by)
 	}, opts...)
 }

@@ -36,6 +36,23 @@ func Rand(ctx Context) *rand.Rand {
 	return rand.New(rand.NewChaCha8([32]byte(seed)))
 }
 
+// Record runs fn once and records what it returned: for a small value that could come out differently the next time, and
+// needs no retries. fn must not do I/O; that is what steps are for. It costs no commit of its own.
+func Record[T any](ctx Context, name string, fn func() (T, error)) (T, error) {
+	var v T
+	payload, f := ctx.b.Value(name, func() ([]byte, *history.Failure) {
+		v, err := fn()
+		if err != nil {
+			return nil, failureOf(err)
+		}
+		return encode(v)
+	})
+	if f != nil {
+		return v, &OpError{Op: "record", Name: name, failure: f}
+	}
+	return decode[T](payload)
+}
+
 // record returns what make made the first time. It is never refused for a cancellation; it panics where the
 // operation is misused, for lack of an error result.
 func record[T any](ctx Context, name string, make func() (T, error)) T {

@@ -15,6 +15,7 @@ func (x *Execution) cancelRun(item history.InboxItem) {
 // exceedDeadline applies the run's own deadline, which works like a cancel request and ends in a failure.
 func (x *Execution) exceedDeadline() {
 	x.deadlineExceeded = true
+	x.clearTimer(history.Timer{At: x.spec.Deadline}) // clean-up may still wait
 	x.emit(history.Event{Kind: history.DeadlineExceeded})
 	x.cancelOpen()
 }

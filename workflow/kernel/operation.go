@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"container/heap"
+	"slices"
 
 	"github.com/perdure/perdure/history"
 )
@@ -81,9 +82,19 @@ func (x *Execution) arm(o *operation, due history.Time) {
 
 func (x *Execution) clearRow(o *operation) {
 	if !o.row.IsZero() && !x.quiet() {
-		x.out.Clear = append(x.out.Clear, history.Timer{At: o.row, Position: o.pos})
+		x.clearTimer(history.Timer{At: o.row, Position: o.pos})
 	}
 	o.row = 0
+}
+
+// clearTimer takes a timer row back. One that the same activation sets is not set at all: a batch may clear and set in
+// any order, and a row that stays behind would wake the run for ever.
+func (x *Execution) clearTimer(t history.Timer) {
+	if i := slices.Index(x.out.Set, t); i >= 0 {
+		x.out.Set = slices.Delete(x.out.Set, i, i+1)
+		return
+	}
+	x.out.Clear = append(x.out.Clear, t)
 }
 
 // deadline is an entry of the heap; it is stale where the operation's due has changed since.

@@ -23,15 +23,22 @@ type StepInfo struct {
 	Progress []byte
 	// Beat reports progress.
 	Beat func(progress []byte)
-	// Signaler sends signals to other runs; nil where the worker cannot.
-	Signaler Signaler
+	// Runs reaches other runs; nil where the worker cannot.
+	Runs Runs
 	// Log is where a panic's stack goes; it names the step.
 	Log *slog.Logger
 }
 
-// Signaler sends a signal to a run, at most once per id.
-type Signaler interface {
-	SendSignal(ctx context.Context, run history.RunID, name, id string, payload []byte, by string) error
+// Runs is what steps can do with other runs of the same store.
+type Runs interface {
+	// Signal sends a signal, at most once per id.
+	Signal(ctx context.Context, run history.RunID, name, id string, payload []byte, by string) error
+	// Start starts a run, at most once per key.
+	Start(ctx context.Context, s history.Start) (run history.Run, existed bool, err error)
+	// Get returns a run's projection.
+	Get(ctx context.Context, run history.RunID) (history.Run, error)
+	// Cancel asks a run to end.
+	Cancel(ctx context.Context, run history.RunID, by, reason string) error
 }
 
 type stepInfoKey struct{}

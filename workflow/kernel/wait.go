@@ -20,11 +20,8 @@ func (b *Branch) Value(name string, make func() ([]byte, *history.Failure)) ([]b
 		return e.Payload, e.Failure
 	}
 	payload, f := make()
-	if f != nil {
-		return nil, f
-	}
-	b.x.emit(history.Event{Kind: history.ValueRecorded, Position: o.pos, Op: o.op, Payload: payload})
-	return payload, nil
+	b.x.emit(history.Event{Kind: history.ValueRecorded, Position: o.pos, Op: o.op, Payload: payload, Failure: f})
+	return payload, f
 }
 
 // Now is the store's time of this activation. It is not recorded: see Value.

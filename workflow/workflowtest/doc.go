@@ -2,7 +2,7 @@
 // take milliseconds.
 //
 //	func TestRefund(t *testing.T) {
-//		workflowtest.Run(t, func(env *workflowtest.Env) {
+//		workflowtest.Run(t, func(t *testing.T, env *workflowtest.Env) {
 //			workflowtest.Stub(env, "charge", func(ctx context.Context) (Receipt, error) { return Receipt{ID: "r1"}, nil })
 //			run := workflowtest.Start(env, RefundV1, Order{ID: "o1"})
 //			run.Until(workflowtest.Question("approve"))

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/perdure/perdure/engine"
 	"github.com/perdure/perdure/engine/boltstore"
@@ -33,8 +34,9 @@ type Env struct {
 	ran map[string]int
 }
 
-// Run runs fn with an engine that has the workflows, in a bubble of fake time. At the end it checks the store.
-func Run(t *testing.T, fn func(env *Env), workflows ...workflow.Definition) {
+// Run runs fn with an engine that has the workflows, in a bubble of fake time, whose t it is given: the outer one must not
+// be used in it. At the end it checks the store.
+func Run(t *testing.T, fn func(t *testing.T, env *Env), workflows ...workflow.Definition) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		env := &Env{
@@ -46,7 +48,7 @@ func Run(t *testing.T, fn func(env *Env), workflows ...workflow.Definition) {
 		env.opts.Worker.Intercept = env.intercept
 		env.open()
 		defer env.finish()
-		fn(env)
+		fn(t, env)
 	})
 }
 
@@ -61,9 +63,16 @@ func (env *Env) UnloadAtEveryWait() {
 // workflows.
 func (env *Env) Crash() {
 	env.t.Helper()
+	env.Down(0)
+}
+
+// Down is a crash after which nothing runs for d.
+func (env *Env) Down(d time.Duration) {
+	env.t.Helper()
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	env.close(gone)
+	time.Sleep(d)
 	env.open()
 }
 

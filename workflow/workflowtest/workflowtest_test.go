@@ -39,7 +39,7 @@ func TestRefund(t *testing.T) {
 		"unloaded": (*workflowtest.Env).UnloadAtEveryWait,
 	} {
 		t.Run(name, func(t *testing.T) {
-			workflowtest.Run(t, func(env *workflowtest.Env) {
+			workflowtest.Run(t, func(t *testing.T, env *workflowtest.Env) {
 				prepare(env)
 				workflowtest.Stub(env, "charge", func(context.Context) (string, error) { return "r1", nil })
 				run := workflowtest.Start(env, refundV1, order{"o1"})

@@ -1,0 +1,147 @@
+package schedule_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/engine"
+	"github.com/perdure/perdure/engine/schedule"
+	"github.com/perdure/perdure/history"
+	"github.com/perdure/perdure/workflow"
+	"github.com/perdure/perdure/workflow/workflowtest"
+)
+
+// nap is a run that takes as long as its input says, in minutes.
+var nap = workflow.Define("nap", 1, func(ctx workflow.Context, minutes int) (int, error) {
+	return minutes, workflow.Sleep(ctx, time.Duration(minutes)*time.Minute)
+})
+
+func naps(t *testing.T, env *workflowtest.Env) []history.Run {
+	t.Helper()
+	page, err := env.Engine.List(t.Context(), engine.Filter{Workflow: "nap"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page.Runs
+}
+
+func TestScheduleFiresAtEachTimeThroughRestarts(t *testing.T) {
+	workflowtest.Run(t, func(t *testing.T, env *workflowtest.Env) {
+		spec := schedule.Spec{Cron: "0 * * * *", Workflow: "nap", Input: []byte("1")}
+		if _, err := schedule.NewClient(env.Engine, "").Create(t.Context(), "hourly", spec, "test"); err != nil {
+			t.Fatal(err)
+		}
+		for range 10 {
+			time.Sleep(90 * time.Minute) // fake time
+			env.Crash()
+		}
+		time.Sleep(30 * time.Second)
+		if n := len(naps(t, env)); n != 15 {
+			t.Errorf("%d runs in 15 hours, want 15", n)
+		}
+	}, nap, schedule.Workflow())
+}
+
+func TestMissedTimes(t *testing.T) {
+	for missed, want := range map[schedule.Missed]int{schedule.FireOnce: 1, schedule.FireAll: 5, schedule.FireNone: 0} {
+		t.Run(string(missed), func(t *testing.T) {
+			workflowtest.Run(t, func(t *testing.T, env *workflowtest.Env) {
+				spec := schedule.Spec{Cron: "0 * * * *", Workflow: "nap", Input: []byte("1"), Missed: missed, Overlap: schedule.Allow}
+				if _, err := schedule.NewClient(env.Engine, "").Create(t.Context(), "s", spec, "test"); err != nil {
+					t.Fatal(err)
+				}
+				env.Down(5*time.Hour + 30*time.Minute)
+				time.Sleep(10 * time.Minute)
+				if n := len(naps(t, env)); n != want {
+					t.Errorf("%d runs, want %d", n, want)
+				}
+			}, nap, schedule.Workflow())
+		})
+	}
+}
+
+func TestOverlap(t *testing.T) {
+	for overlap, want := range map[schedule.Overlap]struct{ runs, canceled int }{
+		schedule.Skip: {2, 0}, schedule.Allow: {4, 0}, schedule.CancelOther: {4, 3},
+	} {
+		t.Run(string(overlap), func(t *testing.T) {
+			workflowtest.Run(t, func(t *testing.T, env *workflowtest.Env) {
+				spec := schedule.Spec{Cron: "0 * * * *", Workflow: "nap", Input: []byte("90"), Overlap: overlap}
+				if _, err := schedule.NewClient(env.Engine, "").Create(t.Context(), "s", spec, "test"); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(4*time.Hour + time.Minute)
+				runs, canceled := naps(t, env), 0
+				for _, r := range runs {
+					if r.Status == history.StatusCanceled {
+						canceled++
+					}
+				}
+				if len(runs) != want.runs || canceled != want.canceled {
+					t.Errorf("%d runs, %d canceled, want %+v", len(runs), canceled, want)
+				}
+			}, nap, schedule.Workflow())
+		})
+	}
+}
+
+func TestPauseTriggerUpdateDelete(t *testing.T) {
+	workflowtest.Run(t, func(t *testing.T, env *workflowtest.Env) {
+		c := schedule.NewClient(env.Engine, "")
+		spec := schedule.Spec{Cron: "@hourly", Workflow: "nap", Input: []byte("1")}
+		do := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := c.Create(t.Context(), "s", spec, "test")
+		do(err)
+		_, err = c.Create(t.Context(), "s", spec, "test")
+		do(err)
+		other := spec
+		other.Cron = "@daily"
+		if _, err := c.Create(t.Context(), "s", other, "test"); !errors.Is(err, history.ErrConflict) {
+			t.Errorf("another spec under the same name: %v", err)
+		}
+		do(c.Pause(t.Context(), "s", "test"))
+		time.Sleep(5 * time.Hour)
+		do(c.Trigger(t.Context(), "s", "test"))
+		time.Sleep(5 * time.Minute)
+		if n := len(naps(t, env)); n != 1 {
+			t.Errorf("%d runs while paused and triggered once, want 1", n)
+		}
+		do(c.Resume(t.Context(), "s", "test"))
+		do(c.Update(t.Context(), "s", other, "test"))
+		time.Sleep(48 * time.Hour)
+		if n := len(naps(t, env)); n != 3 {
+			t.Errorf("%d runs after two days of a daily schedule, want 3", n)
+		}
+		do(c.Delete(t.Context(), "s", "test"))
+		time.Sleep(48 * time.Hour)
+		if n := len(naps(t, env)); n != 3 {
+			t.Errorf("%d runs after the schedule was deleted, want 3", n)
+		}
+		_, err = c.Create(t.Context(), "s", other, "test")
+		do(err)
+	}, nap, schedule.Workflow())
+}
+
+func TestCreateRefuses(t *testing.T) {
+	workflowtest.Run(t, func(t *testing.T, env *workflowtest.Env) {
+		c := schedule.NewClient(env.Engine, "")
+		for name, spec := range map[string]schedule.Spec{
+			"cron":     {Cron: "never", Workflow: "nap"},
+			"zone":     {Cron: "@daily", Zone: "Nowhere", Workflow: "nap"},
+			"workflow": {Cron: "@daily"},
+			"overlap":  {Cron: "@daily", Workflow: "nap", Overlap: "perhaps"},
+			"missed":   {Cron: "@daily", Workflow: "nap", Missed: "perhaps"},
+			"input":    {Cron: "@daily", Workflow: "nap", Input: []byte("{")},
+		} {
+			if _, err := c.Create(t.Context(), name, spec, "test"); !errors.Is(err, history.ErrInvalid) {
+				t.Errorf("bad %s: %v", name, err)
+			}
+		}
+	})
+}

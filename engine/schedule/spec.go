@@ -1,0 +1,85 @@
+package schedule
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/perdure/perdure/history"
+	"github.com/perdure/perdure/timer"
+)
+
+// Overlap says what happens at a time when the run of the time before still goes on.
+type Overlap string
+
+const (
+	// Skip leaves the time out. It is the default.
+	Skip Overlap = "skip"
+	// Allow starts a run all the same.
+	Allow Overlap = "allow"
+	// CancelOther asks the run before to end, and starts a run.
+	CancelOther Overlap = "cancel"
+)
+
+// Missed says what happens with times that passed while nothing ran.
+type Missed string
+
+const (
+	// FireOnce fires the newest of the missed times. It is the default.
+	FireOnce Missed = "once"
+	// FireAll fires all of them, oldest first, up to 1,000.
+	FireAll Missed = "all"
+	// FireNone fires none that is more than a minute late.
+	FireNone Missed = "none"
+)
+
+// Spec describes a schedule.
+type Spec struct {
+	// Cron is an expression of five fields or a descriptor (see timer.ParseCron), read in Zone ("" is UTC).
+	Cron string `json:"cron"`
+	Zone string `json:"zone,omitempty"`
+	// Workflow and Version are what is started; version 0 is the newest at that time. Input is JSON.
+	Workflow string          `json:"workflow"`
+	Version  int             `json:"version,omitempty"`
+	Input    json.RawMessage `json:"input,omitempty"`
+	Overlap  Overlap         `json:"overlap,omitempty"`
+	Missed   Missed          `json:"missed,omitempty"`
+	// Queue, Priority, Tags and Deadline are those of the runs.
+	Queue    string            `json:"queue,omitempty"`
+	Priority int               `json:"priority,omitempty"`
+	Tags     map[string]string `json:"tags,omitempty"`
+	Deadline time.Duration     `json:"deadline,omitempty"`
+}
+
+// check fills in defaults and refuses what could never run.
+func (s *Spec) check() error {
+	invalid := func(format string, args ...any) error {
+		return fmt.Errorf(format+": %w", append(args, history.ErrInvalid)...)
+	}
+	if s.Overlap == "" {
+		s.Overlap = Skip
+	}
+	if s.Missed == "" {
+		s.Missed = FireOnce
+	}
+	if len(s.Input) == 0 {
+		s.Input = json.RawMessage("null")
+	}
+	if _, err := timer.ParseCron(s.Cron, s.Zone); err != nil {
+		return fmt.Errorf("%w: %w", err, history.ErrInvalid)
+	}
+	if err := history.CheckName("workflow", s.Workflow); err != nil {
+		return fmt.Errorf("%w: %w", err, history.ErrInvalid)
+	}
+	switch {
+	case s.Overlap != Skip && s.Overlap != Allow && s.Overlap != CancelOther:
+		return invalid("overlap %q is not one of skip, allow, cancel", s.Overlap)
+	case s.Missed != FireOnce && s.Missed != FireAll && s.Missed != FireNone:
+		return invalid("missed %q is not one of once, all, none", s.Missed)
+	case !json.Valid(s.Input):
+		return invalid("the input is not JSON")
+	case s.Deadline < 0:
+		return invalid("deadline %s is negative", s.Deadline)
+	}
+	return nil
+}
