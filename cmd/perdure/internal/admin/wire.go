@@ -194,3 +194,6 @@ type Problem struct {
 	// Code is the exit code of the command that asked.
 	Code int `json:"code"`
 }
+
+// String is the kind's name.
+func (k Kind) String() string { return history.Kind(k).String() }

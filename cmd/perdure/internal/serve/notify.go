@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/cmd/perdure/internal/toolfile"
+	"github.com/perdure/perdure/cmd/perdure/internal/toolflow"
 	"github.com/perdure/perdure/engine"
 	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/workflow"
@@ -164,19 +165,8 @@ func (n *notifier) look(ctx context.Context, id history.RunID) error {
 	return nil
 }
 
-// question is what templates of notify see, and what a command or webhook without a body gets as JSON.
-type question struct {
-	Key      string          `json:"key"`
-	Message  string          `json:"message"`
-	Approval bool            `json:"approval"`
-	Proposal json.RawMessage `json:"proposal"`
-	Schema   json.RawMessage `json:"schema"`
-	RunID    string          `json:"run_id"`
-	Tool     string          `json:"tool"`
-}
-
-func questionOf(run *history.Run, in *history.Interrupt) question {
-	q := question{Key: in.Key, RunID: run.ID.String(), Tool: run.Route}
+func questionOf(run *history.Run, in *history.Interrupt) toolflow.OpenQuestion {
+	q := toolflow.OpenQuestion{Key: in.Key, RunID: run.ID.String(), Tool: run.Route}
 	if q.Tool == "" {
 		q.Tool = run.Workflow
 	}
@@ -194,22 +184,22 @@ func questionOf(run *history.Run, in *history.Interrupt) question {
 	return q
 }
 
-// notifyRetry gives up after about a day.
-var notifyRetry = workflow.Retry{Max: 200, First: 2 * time.Second, Longest: 10 * time.Minute, Factor: 2}
+// notifyRetry is for what the file's own retries did not outlast: it gives up after about a day.
+var notifyRetry = workflow.Retry{Max: 150, First: 5 * time.Second, Longest: 10 * time.Minute, Factor: 2}
 
 // register gives the engine the code of notifications.
 func (n *notifier) register(e *engine.Engine) error {
-	return e.Register(workflow.Define(notifyWorkflow, 1, func(ctx workflow.Context, q question) (string, error) {
+	return e.Register(workflow.Define(notifyWorkflow, 1, func(ctx workflow.Context, q toolflow.OpenQuestion) (string, error) {
 		return workflow.Step(ctx, "send", func(ctx context.Context) (string, error) {
 			hook := n.current()
 			if hook == nil {
 				return "the tool file has no notify any more", nil
 			}
-			if err := send(ctx, hook, q); err != nil {
+			if err := toolflow.Notify(ctx, hook, q, toolflow.Deps{}); err != nil {
 				n.server.opts.Log.Warn("a notification failed and is tried again", "run", q.RunID, "question", q.Key, "error", err)
 				return "", err
 			}
 			return "sent", nil
-		}, notifyRetry, workflow.Timeout(hookTimeout))
+		}, notifyRetry)
 	}))
 }

@@ -8,12 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/perdure/perdure/cmd/perdure/internal/admin"
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
 	"github.com/perdure/perdure/cmd/perdure/internal/toolfile"
+	"github.com/perdure/perdure/cmd/perdure/internal/toolflow"
 	"github.com/perdure/perdure/engine"
 	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/mcptasks"
@@ -158,11 +160,7 @@ func (t *tools) registerLocked(tool *toolfile.Tool, version int) error {
 	if t.registered[key] {
 		return nil
 	}
-	def, err := define(tool, version)
-	if err != nil {
-		return err
-	}
-	if err := t.server.engine.Register(def); err != nil {
+	if err := t.server.engine.Register(toolflow.New(tool, version, toolflow.Deps{})); err != nil {
 		return err
 	}
 	t.registered[key] = true
@@ -176,13 +174,13 @@ func route(tool *toolfile.Tool, version int) mcptasks.Route {
 		Tool:     &mcp.Tool{Name: tool.Name, Title: tool.Title, Description: tool.Description, InputSchema: tool.Input},
 		Workflow: tool.Name,
 		Version:  version,
-		Deadline: tool.Deadline.Std(),
+		Deadline: time.Duration(tool.Deadline),
 	}
 	if tool.Retention != nil {
-		r.Retention = tool.Retention.Std()
+		r.Retention = time.Duration(*tool.Retention)
 	}
 	if tool.SyncWait != nil {
-		r.SyncWait = tool.SyncWait.Std()
+		r.SyncWait = time.Duration(*tool.SyncWait)
 	}
 	return r
 }

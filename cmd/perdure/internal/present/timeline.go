@@ -1,0 +1,159 @@
+package present
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure/cmd/perdure/internal/admin"
+	"github.com/perdure/perdure/history"
+)
+
+// Timeline writes a run's events, one a line. Where another process went on with the run a line says so: what stands
+// above it was recorded by then, and was replayed rather than run again.
+func Timeline(w io.Writer, events []admin.Event, full bool) {
+	limit := 72
+	if full {
+		limit = 0
+	}
+	var began time.Time
+	var epoch uint64
+	for i := range events {
+		e := &events[i]
+		if i == 0 {
+			began = e.At
+		}
+		if e.Epoch != 0 && epoch != 0 && e.Epoch != epoch {
+			fmt.Fprintf(w, "  %9s  ---- the process was restarted; what stands above was replayed, not run again ----\n", "")
+		}
+		if e.Epoch != 0 {
+			epoch = e.Epoch
+		}
+		what, detail := describe(e, began, limit)
+		if what == "" {
+			continue
+		}
+		line := fmt.Sprintf("  %9s  %-34s", offset(e.At.Sub(began)), what)
+		fmt.Fprintln(w, strings.TrimRight(line+"  "+detail, " "))
+	}
+}
+
+func offset(d time.Duration) string {
+	if d < time.Minute {
+		return fmt.Sprintf("+%.3fs", d.Seconds())
+	}
+	return "+" + Span(d)
+}
+
+// describe says what happened, and to what.
+func describe(e *admin.Event, began time.Time, limit int) (what, detail string) {
+	name := Position(e.Position)
+	failed := ""
+	if e.Failure != nil {
+		failed = Clip(e.Failure.Error(), limit)
+	}
+	payload := Short(e.Payload, limit)
+	if e.Erased {
+		payload = "(erased)"
+	}
+	switch history.Kind(e.Kind) {
+	case history.RunStarted:
+		return "run started", payload
+	case history.RunCompleted:
+		return "run completed", payload
+	case history.RunFailed:
+		return "run failed", failed
+	case history.RunCanceled:
+		return "run canceled", Clip(join(e.By, e.Message), limit)
+	case history.CancelRequested:
+		return "cancel requested", Clip(join(e.By, e.Message), limit)
+	case history.StatusReported:
+		return "says", Clip(e.Message, limit)
+	case history.StepStarted:
+		return "step " + name + " begun", ""
+	case history.StepRetried:
+		return fmt.Sprintf("step %s failed, attempt %d", name, e.Attempt), failed + "; again at " + offset(e.Due.Sub(began))
+	case history.StepCompleted:
+		return "step " + name + attempts(e.Attempt), payload
+	case history.StepFailed:
+		return "step " + name + " failed" + attempts(e.Attempt), failed
+	case history.TimerSet:
+		return "sleeps", "until " + offset(e.Due.Sub(began))
+	case history.TimerFired:
+		return "sleep is over", ""
+	case history.ReceiveOpened:
+		return "waits for signal " + strings.Join(e.Names, ", "), until(e, began)
+	case history.SignalReceived:
+		return "signal " + e.Name + " received", payload
+	case history.ReceiveTimedOut:
+		return "wait " + name + " timed out", ""
+	case history.InterruptOpened:
+		return "asks " + name, payload
+	case history.InterruptAnswered:
+		return "answered " + name + suffix(" by ", e.By), payload
+	case history.InterruptTimedOut:
+		return "question " + name + " timed out", ""
+	case history.BranchesOpened:
+		return "branches of " + name, Clip(strings.Join(e.Names, ", "), limit)
+	case history.BranchesDecided:
+		return "branches of " + name + " decided", e.Name
+	case history.BranchesClosed:
+		return "branches of " + name + " joined", ""
+	case history.OperationCanceled:
+		return "canceled " + name, ""
+	case history.ValueRecorded:
+		return "recorded " + name, payload
+	case history.CompensationRegistered:
+		return "", "" // says nothing to a reader before it is run, and then it is a step
+	}
+	what = e.Kind.String()
+	if name != "" {
+		what += " " + name
+	}
+	return what, Clip(join(e.Name, e.Key, e.Message, failed, payload), limit)
+}
+
+// join puts a space between the parts that say something.
+func join(parts ...string) string {
+	var some []string
+	for _, p := range parts {
+		if p != "" {
+			some = append(some, p)
+		}
+	}
+	return strings.Join(some, " ")
+}
+
+func attempts(n uint32) string {
+	if n <= 1 {
+		return ""
+	}
+	return fmt.Sprintf(", attempt %d", n)
+}
+
+func suffix(before, text string) string {
+	if text == "" {
+		return ""
+	}
+	return before + Clip(text, 32)
+}
+
+func until(e *admin.Event, began time.Time) string {
+	if e.Due.IsZero() {
+		return ""
+	}
+	return "until " + offset(e.Due.Sub(began))
+}
+
+// Position shortens a position for people: the occurrence is left out where it is the first, as in ship[item-7]/book.
+func Position(p history.Position) string {
+	parts := strings.Split(string(p), "/")
+	for i, part := range parts {
+		name, rest, ok := strings.Cut(part, "#0")
+		if ok && (rest == "" || rest[0] == '[') {
+			parts[i] = name + rest
+		}
+	}
+	return Clip(strings.Join(parts, "/"), 80)
+}

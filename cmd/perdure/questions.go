@@ -1,0 +1,41 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/perdure/perdure/cmd/perdure/internal/present"
+)
+
+func (a *app) questionsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "questions",
+		Short: "List all open questions",
+		Long: `Questions lists what runs wait to be told, by whoever called them or by an operator, with the command that answers
+each. A question stays open over restarts, until its answer or its deadline. To be told when one opens, write a notify
+section into the tool file.`,
+		Example: `  perdure questions
+  perdure questions --json | jq -r '.[] | [.run, .key, .message] | @tsv'`,
+		Args: exactly(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			qs, err := client.Questions(c.Context())
+			if err != nil {
+				return err
+			}
+			return a.print(qs, func(w io.Writer) {
+				if len(qs) == 0 {
+					fmt.Fprintln(w, "no open questions")
+					return
+				}
+				present.Questions(w, qs, time.Now())
+			})
+		},
+	}
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/perdure/perdure/cmd/perdure/internal/admin"
+	"github.com/perdure/perdure/cmd/perdure/internal/exit"
+	"github.com/perdure/perdure/cmd/perdure/internal/form"
+	"github.com/perdure/perdure/cmd/perdure/internal/relay"
+	"github.com/perdure/perdure/cmd/perdure/internal/serve"
+	"github.com/perdure/perdure/cmd/perdure/internal/state"
+	"github.com/perdure/perdure/cmd/perdure/internal/toolfile"
+)
+
+const serveLong = `Serve offers the tools of a file to MCP clients and executes their runs.
+
+Over stdio, the default, it is what an MCP client starts, one process for each window. Those processes own nothing:
+each relays to the one server that owns the state folder, and starts that server, detached, where none runs. The
+server stays when the client leaves, because work goes on; it ends by itself once it has had no client and no
+unfinished run for 15 minutes, or by: perdure stop. Its log is server.log in the state folder. With --foreground
+this process is the server itself, and ends when its client leaves.
+
+With --http it is the server, in the foreground: MCP at /mcp, probes at /healthz and /readyz. There is no
+authentication, so it listens on loopback addresses only.
+
+In every mode the local socket in the state folder serves the commands runs, show, call and so on. The folder and
+the socket are open to their owner only.
+
+The file is loaded again when it changes, at SIGHUP, and by: perdure reload. A file with mistakes is refused as a
+whole, every mistake is logged, and the old tools stay. Runs that have begun finish on the definition that they
+began with.
+
+At SIGTERM or SIGINT the server takes no new work, gives running steps the time of --drain, and ends; a second signal
+ends it at once. Either way nothing is lost: a step that was cut off runs again at the next start, a recorded one
+does not.`
+
+func (a *app) serveCommand() *cobra.Command {
+	var address string
+	var foreground, socketOnly bool
+	var drain, idle time.Duration
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the tools of a file to MCP clients, over stdio or HTTP",
+		Long:  serveLong,
+		Example: `  perdure serve --http 127.0.0.1:7337
+  perdure serve --foreground --config /etc/perdure/perdure.yaml --state /var/lib/perdure --http 127.0.0.1:7337
+
+  # in the configuration of an MCP client:
+  {"mcpServers": {"perdure": {"command": "perdure", "args": ["serve", "--config", "/path/to/perdure.yaml"]}}}`,
+		Args: exactly(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			log, err := a.logger()
+			if err != nil {
+				return err
+			}
+			o, err := a.serveOptions(address, log)
+			if err != nil {
+				return err
+			}
+			o.Drain = drain
+			switch {
+			case o.Mode == serve.HTTP:
+			case socketOnly:
+				o.Mode, o.IdleExit = serve.Socket, idle
+			case foreground:
+				o.Mode, o.In, o.Out = serve.Stdio, a.in, os.Stdout
+			default:
+				return a.relay(c.Context(), o)
+			}
+			reload, stop := reloadSignal()
+			defer stop()
+			o.Reload = reload
+			return serve.Run(c.Context(), o)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&address, "http", "", "serve HTTP on this loopback `ADDRESS`, such as 127.0.0.1:7337 (port 0: a free one)")
+	f.BoolVar(&foreground, "foreground", false, "serve stdio in this process instead of relaying to a detached server")
+	f.BoolVar(&socketOnly, "socket", false, "serve the local socket only, in the foreground")
+	f.DurationVar(&drain, "drain", 50*time.Second, "how long running steps have at the end")
+	f.DurationVar(&idle, "idle-exit", 0, "with --socket: end after so long without clients and unfinished runs")
+	return c
+}
+
+func (a *app) serveOptions(address string, log *slog.Logger) (serve.Options, error) {
+	o := serve.Options{Address: address, Version: version(), Log: log}
+	var err error
+	if o.Config, err = state.FindConfig(a.config); err != nil {
+		return o, err
+	}
+	if o.Dir, err = state.Find(a.state, o.Config); err != nil {
+		return o, err
+	}
+	if address != "" {
+		o.Mode = serve.HTTP
+		_, err = serve.CheckAddress(address)
+	}
+	return o, err
+}
+
+// idleExit is when a detached server ends by itself.
+const idleExit = 15 * time.Minute
+
+// relay joins stdin and stdout to the server that owns the state folder.
+func (a *app) relay(ctx context.Context, o serve.Options) error {
+	if form.IsTerminal(a.in) {
+		o.Log.Warn("serving MCP over stdio: an MCP client is expected here, not a person; to try the tools, use: perdure serve --http 127.0.0.1:7337, and perdure call")
+	}
+	if _, err := toolfile.Load(o.Config); err != nil {
+		return err // said here, the client shows it
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return exit.New(exit.Failed, "", "find this program: %w", err)
+	}
+	client := admin.NewClient(o.Dir)
+	launcher := &relay.Launcher{
+		Dir: o.Dir, Client: client, Log: o.Log,
+		Command: []string{
+			self, "serve", "--socket", "--config", o.Config, "--state", o.Dir.Path, "--idle-exit", idleExit.String(),
+			"--log-format", a.logFormat, "--log-level", a.logLevel,
+		},
+	}
+	r := &relay.Relay{In: a.in, Out: os.Stdout, Connect: launcher.Connect, Log: o.Log}
+	return r.Run(ctx)
+}

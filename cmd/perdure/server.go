@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/perdure/perdure/cmd/perdure/internal/admin"
+	"github.com/perdure/perdure/cmd/perdure/internal/exit"
+	"github.com/perdure/perdure/cmd/perdure/internal/present"
+)
+
+func (a *app) statusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "status",
+		Short:   "Say whether a server runs, and what it offers",
+		Example: `  perdure status || perdure serve --http 127.0.0.1:7337`,
+		Long: `Status describes the server of the state folder: its process, addresses and tools, and why the tool file was refused,
+where it was. Exit code 4: no server runs.`,
+		Args: exactly(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			s, err := client.Server(c.Context())
+			if err != nil {
+				return err
+			}
+			return a.print(s, func(w io.Writer) { writeServer(w, s) })
+		},
+	}
+}
+
+func writeServer(w io.Writer, s admin.Server) {
+	fmt.Fprintf(w, "process %d, version %s, up since %s\n", s.PID, s.Version, present.Ago(s.Started, time.Now()))
+	fmt.Fprintf(w, "  tools  %s\n  state  %s\n", s.Config, s.State)
+	if s.MCP != "" {
+		fmt.Fprintf(w, "  mcp    %s\n", s.MCP)
+	}
+	for _, t := range s.Tools {
+		fmt.Fprintf(w, "  %-24s v%d  %s\n", t.Name, t.Version, present.Clip(t.Description, 80))
+	}
+	if s.LoadError != "" {
+		fmt.Fprintf(w, "the tool file was refused, and the tools from before stay:\n%s\n", present.Safe(s.LoadError))
+	}
+}
+
+func (a *app) reloadCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "reload",
+		Short: "Load the tool file anew",
+		Long: `Reload makes the server load its tool file now, and says what is wrong with it, where something is: then the tools from
+before stay. A server also loads the file by itself when it changes.`,
+		Example: `  perdure reload`,
+		Args:    exactly(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			s, err := client.Reload(c.Context())
+			if err != nil {
+				return err
+			}
+			return a.print(s, func(w io.Writer) { writeServer(w, s) })
+		},
+	}
+}
+
+func (a *app) stopCommand() *cobra.Command {
+	var within time.Duration
+	c := &cobra.Command{
+		Use:   "stop",
+		Short: "End the server gracefully",
+		Long: `Stop makes the server take no new work, let running steps finish, and end; it waits for that. Unfinished runs go on when a
+server is started again. An MCP client that is connected over stdio starts one as soon as it needs it.`,
+		Example: `  perdure stop`,
+		Args:    exactly(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			s, err := client.Stop(c.Context())
+			if err != nil {
+				return err
+			}
+			if err := waitEnded(c.Context(), client, s.PID, within); err != nil {
+				return err
+			}
+			return a.print(s, func(w io.Writer) { fmt.Fprintf(w, "process %d has ended\n", s.PID) })
+		},
+	}
+	c.Flags().DurationVar(&within, "within", 2*time.Minute, "how long to wait for the end")
+	return c
+}
+
+// waitEnded waits until the process no longer answers on the socket.
+func waitEnded(ctx context.Context, client *admin.Client, pid int, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		s, err := client.Server(ctx)
+		if ctx.Err() == nil && (err != nil || s.PID != pid) {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return exit.New(exit.Failed, "it waits for a running step; end it with: kill "+fmt.Sprint(pid), "process %d has not ended within %s", pid, within)
+		}
+	}
+}

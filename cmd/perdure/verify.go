@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/perdure/perdure/cmd/perdure/internal/admin"
+	"github.com/perdure/perdure/cmd/perdure/internal/exit"
+	"github.com/perdure/perdure/cmd/perdure/internal/state"
+	"github.com/perdure/perdure/engine/boltstore"
+)
+
+func (a *app) verifyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify [FILE]",
+		Short: "Check that everything stored is sound",
+		Long: `Verify checks every record: digest chains, sequences, indexes, that each unfinished run is ready, leased or waiting for
+something that will come, and that what is shown of a run is what its history says. It changes nothing.
+
+Where a server runs it does the checking; else the command opens the store's file for reading only. With FILE it checks
+that file, such as a backup.
+
+Exit codes: 0 all is sound, 1 something is not: each finding is a line.`,
+		Example: `  perdure verify
+  perdure verify backup/perdure.db`,
+		Args: exactly("[FILE]"),
+		RunE: func(c *cobra.Command, args []string) error {
+			report, err := a.verify(c.Context(), args)
+			if err != nil {
+				return err
+			}
+			err = a.print(report, func(w io.Writer) {
+				for _, v := range report.Violations {
+					fmt.Fprintf(w, "%s: %s: %s\n", v.Rule, v.Run, v.Detail)
+				}
+				if len(report.Violations) == 0 {
+					fmt.Fprintln(w, "everything is sound")
+				}
+			})
+			if err == nil && len(report.Violations) > 0 {
+				err = &quietError{exit.Failed}
+			}
+			return err
+		},
+	}
+}
+
+func (a *app) verify(ctx context.Context, args []string) (admin.Report, error) {
+	if len(args) == 1 {
+		return verifyFile(ctx, args[0])
+	}
+	dir, err := state.Find(a.state, a.config)
+	if err != nil {
+		return admin.Report{}, err
+	}
+	report, err := admin.NewClient(dir).Verify(ctx)
+	if code, _ := exit.Of(err); err != nil && code == exit.Unreachable {
+		return verifyFile(ctx, dir.Database())
+	}
+	return report, err
+}
+
+// verifyFile checks a file that no server has open.
+func verifyFile(ctx context.Context, path string) (report admin.Report, err error) {
+	if _, err := os.Stat(path); err != nil {
+		return report, fmt.Errorf("store: %w", err)
+	}
+	store, err := boltstore.Open(path, &boltstore.Options{ReadOnly: true})
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return admin.Verify(ctx, store.Verify)
+}
