@@ -16,11 +16,13 @@ const metaText = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28
 func TestParameterlessAndOddRequests(t *testing.T) {
 	h := newHarness(t, Options{})
 	for _, method := range []string{methodGet, methodUpdate, methodCancel, methodList, methodResult, methodListen, methodCallTool, "nonsense"} {
-		for _, params := range []string{``, `,"params":null`, `,"params":{}`, `,"params":[]`, `,"params":5`, `,"params":"x"`,
+		for _, params := range []string{
+			``, `,"params":null`, `,"params":{}`, `,"params":[]`, `,"params":5`, `,"params":"x"`,
 			`,"params":{"_meta":null}`, `,"params":{"_meta":5}`, `,"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":5}}`,
 			`,"params":{` + metaText + `}`, `,"params":{"taskId":null,"notifications":5,` + metaText + `}`,
 			`,"params":{"name":null,"arguments":[],` + metaText + `}`, `,"params":{"notifications":{"taskIds":5},` + metaText + `}`,
-			`,"params":{"notifications":{"taskIds":[5]},` + metaText + `}`} {
+			`,"params":{"notifications":{"taskIds":[5]},` + metaText + `}`,
+		} {
 			for _, version := range []string{revision2026, revision2025, ""} {
 				body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q%s}`, method, params)
 				m := h.do(post{method: method, name: "job", body: body, header: map[string]string{headerVersion: version}})

@@ -60,12 +60,12 @@ func (s *Server) Handler(o HTTPOptions) http.Handler {
 		stateless: mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{
 			Stateless:                    true,
 			PropagateRequestCancellation: true,
-			Logger:                       s.opts.Logger,
+			Logger:                       s.opts.sdkLogger(),
 			MaxRequestBodyBytes:          s.opts.MaxMessageBytes,
 		}),
 		sessions: mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{
 			SessionTimeout:      o.SessionTimeout,
-			Logger:              s.opts.Logger,
+			Logger:              s.opts.sdkLogger(),
 			MaxRequestBodyBytes: s.opts.MaxMessageBytes,
 		}),
 		limit: newRateLimit(o.Rate, o.Burst),

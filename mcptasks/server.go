@@ -31,7 +31,7 @@ func NewServer(engine Engine, opts Options) (*Server, error) {
 	s := &Server{engine: engine, opts: opts, mcp: opts.MCP, inflight: newInflight(), now: time.Now}
 	if s.mcp == nil {
 		s.mcp = mcp.NewServer(opts.Implementation, &mcp.ServerOptions{
-			Logger:       opts.Logger,
+			Logger:       opts.sdkLogger(),
 			Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}},
 		})
 	}

@@ -1,0 +1,135 @@
+package mcptasks
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+func TestClientListens(t *testing.T) {
+	transports(t, func(t *testing.T, h *harness, dial Dial, version string) {
+		c := newTestClient(t, dial, ClientOptions{Version: version})
+		one, two := h.startTask(c, CallRequest{}), h.startTask(c, CallRequest{})
+		unknown := newTaskID()
+		var refused string
+		seen := map[string][]TaskStatus{}
+		for d, err := range c.Listen(t.Context(), one.TaskID, unknown, two.TaskID) {
+			switch {
+			case version == revision2025:
+				if !errors.Is(err, errNoSubscriptions) {
+					t.Errorf("%v", err)
+				}
+				return
+			case errors.Is(err, ErrTaskNotFound):
+				refused = d.TaskID
+				continue
+			case err != nil:
+				t.Fatal(err)
+			}
+			seen[d.TaskID] = append(seen[d.TaskID], d.Status)
+			if len(seen[d.TaskID]) == 1 {
+				h.engine.complete(d.TaskID, `"done"`)
+			}
+		}
+		if refused != unknown {
+			t.Errorf("refused %q, want %q", refused, unknown)
+		}
+		for _, task := range []*Task{one, two} {
+			if s := seen[task.TaskID]; len(s) != 2 || s[0] != Working || s[1] != Completed {
+				t.Errorf("task %s was %v", task.TaskID, s)
+			}
+		}
+	})
+}
+
+func TestClientListensAgainWhereTheStreamBreaks(t *testing.T) {
+	h := newHarness(t, Options{})
+	var mu sync.Mutex
+	var breakStream context.CancelFunc
+	streams := 0
+	url := newTestServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(headerMethod) == methodListen {
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			mu.Lock()
+			breakStream = cancel
+			streams++
+			mu.Unlock()
+			defer func() { panic(http.ErrAbortHandler) }()
+			r = r.WithContext(ctx)
+		}
+		h.http.Config.Handler.ServeHTTP(w, r)
+	}))
+	c := newTestClient(t, func(context.Context) (mcp.Transport, error) {
+		return &mcp.StreamableClientTransport{Endpoint: url}, nil
+	}, ClientOptions{})
+	task := h.startTask(c, CallRequest{})
+	n := 0
+	var last DetailedTask
+	for d, err := range c.Listen(t.Context(), task.TaskID) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = d
+		n++
+		if n <= 2 {
+			mu.Lock()
+			breakStream()
+			mu.Unlock()
+		}
+		if n == 3 {
+			h.engine.complete(task.TaskID, "1")
+		}
+	}
+	if last.Status != Completed || streams != 3 {
+		t.Errorf("%s after %d streams, want completed after 3", last.Status, streams)
+	}
+}
+
+func TestClientLeavesASubscription(t *testing.T) {
+	transports(t, func(t *testing.T, h *harness, dial Dial, version string) {
+		if version != revision2025 {
+			leaveSubscription(t, h, dial)
+		}
+	})
+}
+
+func leaveSubscription(t *testing.T, h *harness, dial Dial) {
+	c := newTestClient(t, dial, ClientOptions{})
+	task := h.startTask(c, CallRequest{})
+	for range c.Listen(t.Context(), task.TaskID) {
+		break
+	}
+	h.engine.waiting(0)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for d, err := range c.Listen(ctx, task.TaskID) {
+		if err != nil {
+			if !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			break
+		}
+		if d.Status != Working {
+			t.Errorf("%+v", d)
+		}
+		cancel()
+	}
+	h.engine.waiting(0)
+	// Without the extension's declaration the server refuses, and there is nothing to try again.
+	bad := newTestClient(t, dial, ClientOptions{})
+	bad.mcp = mcp.NewClient(bad.opts.Implementation, nil)
+	if err := mcp.AddSendingCustomMethod[*listenParams, *mcp.SubscriptionsListenResult](bad.mcp, "unused"); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range bad.Listen(t.Context(), task.TaskID) {
+		if err == nil || !strings.Contains(err.Error(), ExtensionID) {
+			t.Errorf("%v", err)
+		}
+	}
+}
