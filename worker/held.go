@@ -22,6 +22,8 @@ type held struct {
 	token history.Token
 	claim history.Claim
 	exec  *kernel.Execution
+	// warned says that the log has been told of the history's length.
+	warned bool
 
 	// wake says that facts may have come in.
 	wake chan struct{}
@@ -159,11 +161,16 @@ func (h *held) act(ctx context.Context, a *kernel.Activation) (again bool, err e
 		h.discard()
 		return false, nil
 	}
-	if a.Warning != "" {
+	if a.Warning != "" && !h.warned {
+		h.warned = true
 		h.w.opts.Log.Warn("history nears its limit", "run", h.id, "workflow", h.run.Workflow, "limit", a.Warning)
 	}
 	if !a.Empty() {
 		state, err := h.w.store.Commit(ctx, h.batch(a))
+		var size *history.SizeError
+		if errors.As(err, &size) {
+			return false, h.failTooLarge(ctx, size)
+		}
 		if err != nil {
 			return false, fmt.Errorf("commit: %w", err)
 		}
@@ -190,6 +197,25 @@ func (h *held) act(ctx context.Context, a *kernel.Activation) (again bool, err e
 	return true, nil
 }
 
+// failTooLarge ends a run whose batch no store will ever take: trying again would not help.
+func (h *held) failTooLarge(ctx context.Context, size *history.SizeError) error {
+	h.w.opts.Log.Error("run fails: what it would record is too large", "run", h.id, "workflow", h.run.Workflow, "error", size)
+	end := history.Event{
+		Seq: h.run.Seq + 1, Kind: history.RunFailed, At: h.w.store.Now(), Generation: h.run.Generation, Token: h.token,
+		Failure: &history.Failure{Kind: history.FailureTooLarge, Message: size.Error(), Final: true},
+	}
+	_, err := h.w.store.Commit(ctx, history.Batch{
+		Run: h.id, Token: h.token, After: h.run.Seq, Head: h.run.Head, InboxSeen: h.run.InboxSeen,
+		Events: []history.Event{end}, Next: history.NextClosed,
+	})
+	if err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	h.end()
+	h.discard()
+	return nil
+}
+
 // cancelChildren asks children to end. It is asked again at the next load where it fails now.
 func (h *held) cancelChildren(ctx context.Context, ids []history.RunID) {
 	for _, id := range ids {
@@ -208,6 +234,7 @@ func (h *held) batch(a *kernel.Activation) history.Batch {
 		Run: h.id, Token: h.token, After: h.run.Seq, Head: h.run.Head, Events: a.Events,
 		Set: a.Set, Clear: a.Clear, Open: a.Open, Close: a.Close, Consume: a.Consume,
 		InboxSeen: a.InboxSeen, DecidedAt: a.DecidedAt, Children: a.Children, Next: a.Next,
+		Reason: a.Warning,
 	}
 	if a.Diverged != nil {
 		b.Reason = a.Diverged.Error()

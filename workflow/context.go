@@ -46,7 +46,7 @@ func Info(ctx Context) RunInfo {
 }
 
 // SetStatus sets the text that is shown with the run, and to a client with its task. Setting it costs no commit of
-// its own. Changing the texts of a workflow never blocks a run.
+// its own. Changing the texts of a workflow never blocks a run. It is cut at 4 KiB.
 func SetStatus(ctx Context, text string) {
 	if f := ctx.b.Status(text); f != nil {
 		panic(f)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/perdure/perdure/history"
 )
@@ -147,12 +148,22 @@ func failureAs(f *history.Failure, target any) bool {
 	return false
 }
 
+// maxMessage bounds the text of a stored error. An error may quote a whole response.
+const maxMessage = 64 << 10
+
+func clip(text string) string {
+	if len(text) <= maxMessage {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxMessage], "") + fmt.Sprintf("… (%d bytes)", len(text))
+}
+
 // failureOf is the canonical form of an error that the author's code returned.
 func failureOf(err error) *history.Failure {
 	if err == nil {
 		return nil
 	}
-	f := &history.Failure{Kind: history.FailureApplication, Message: err.Error()}
+	f := &history.Failure{Kind: history.FailureApplication, Message: clip(err.Error())}
 	var final *finalError
 	f.Final = errors.As(err, &final)
 	var proto *ProtocolError

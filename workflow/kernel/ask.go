@@ -34,6 +34,9 @@ type AskSpec struct {
 
 // Ask raises an interrupt and waits for its answer.
 func (b *Branch) Ask(spec AskSpec) ([]byte, *history.Failure) {
+	if f := tooLarge("the question", spec.Body); f != nil {
+		return nil, f
+	}
 	o, f := b.enter(OpAsk, spec.Name)
 	if f != nil {
 		return nil, f

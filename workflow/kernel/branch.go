@@ -94,7 +94,7 @@ func (b *Branch) main() {
 		b.done = true
 		b.x.yield <- struct{}{}
 	}()
-	b.payload, b.failure = b.fn(b)
+	b.payload, b.failure = bound(b.fn(b))
 	returned = true
 }
 

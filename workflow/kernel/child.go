@@ -17,6 +17,9 @@ type ChildSpec struct {
 
 // Child starts a child run and waits for its end.
 func (b *Branch) Child(spec ChildSpec) ([]byte, *history.Failure) {
+	if f := tooLarge("the child's input", spec.Start.Input); f != nil {
+		return nil, f
+	}
 	o, f := b.enter(OpChild, spec.Name)
 	if f != nil {
 		return nil, f

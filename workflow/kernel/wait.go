@@ -35,6 +35,7 @@ func (b *Branch) Status(text string) *history.Failure {
 	if f := b.misused("status", text); f != nil {
 		return f
 	}
+	text = clip(text, maxStatus)
 	if x := b.x; !x.quiet() && x.status != text {
 		x.status = text
 		x.emit(history.Event{Kind: history.StatusReported, Message: text})
