@@ -224,7 +224,20 @@ func callError(err error) error {
 // wait follows a task to its end.
 func (a *app) wait(ctx context.Context, client *mcptasks.Client, task *mcptasks.Task, flags callFlags) error {
 	fmt.Fprintf(a.err, "task %s\n", task.TaskID)
-	p := &progress{app: a, canAsk: !flags.noInput && form.IsTerminal(a.in)}
+	p := &progress{app: a}
+	if flags.url == "" && (flags.noInput || !form.IsTerminal(a.in)) {
+		local, err := a.client()
+		if err != nil {
+			return err
+		}
+		p.open = func(id string) []admin.Question {
+			d, err := local.Run(ctx, id)
+			if err != nil {
+				return nil // the next change asks again
+			}
+			return d.Open
+		}
+	}
 	res, err := client.Wait(ctx, task, mcptasks.WaitOptions{Timeout: flags.timeout, OnChange: p.show, LeaveQuestions: true})
 	var failed *mcptasks.TaskFailedError
 	switch {
@@ -246,8 +259,9 @@ func (a *app) wait(ctx context.Context, client *mcptasks.Client, task *mcptasks.
 
 // progress shows what a task says while it is waited for.
 type progress struct {
-	app    *app
-	canAsk bool
+	app *app
+	// open returns a task's open questions, where they are left to others; else it is nil.
+	open func(id string) []admin.Question
 
 	mu   sync.Mutex
 	last string // guarded by mu
@@ -265,8 +279,11 @@ func (p *progress) show(t *mcptasks.DetailedTask) {
 	}
 	p.last = line
 	fmt.Fprintln(p.app.err, line)
-	if t.Status == mcptasks.InputRequired && !p.canAsk {
-		fmt.Fprintf(p.app.err, "it waits for an answer: perdure answer %s\n", t.TaskID)
+	if p.open == nil {
+		return
+	}
+	for _, q := range p.open(t.TaskID) {
+		present.Question(p.app.err, &q, time.Now())
 	}
 }
 

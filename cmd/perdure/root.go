@@ -117,6 +117,7 @@ func (a *app) root() *cobra.Command {
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
+	root.SuggestionsMinimumDistance = 2
 	root.SetVersionTemplate("perdure {{.Version}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return exit.New(exit.Usage, "see: "+c.CommandPath()+" --help", "%w", err)

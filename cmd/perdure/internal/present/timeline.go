@@ -1,6 +1,7 @@
 package present
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -69,13 +70,16 @@ func describe(e *admin.Event, began time.Time, limit int) (what, detail string) 
 	case history.CancelRequested:
 		return "cancel requested", Clip(join(e.By, e.Message), limit)
 	case history.StatusReported:
+		if limit > 0 {
+			return "", "" // the step that follows says more
+		}
 		return "says", Clip(e.Message, limit)
 	case history.StepStarted:
 		return "step " + name + " begun", ""
 	case history.StepRetried:
 		return fmt.Sprintf("step %s failed, attempt %d", name, e.Attempt), failed + "; again at " + offset(e.Due.Sub(began))
 	case history.StepCompleted:
-		return "step " + name + attempts(e.Attempt), payload
+		return "step " + name + attempts(e.Attempt), outcome(e.Payload, limit)
 	case history.StepFailed:
 		return "step " + name + " failed" + attempts(e.Attempt), failed
 	case history.TimerSet:
@@ -89,9 +93,9 @@ func describe(e *admin.Event, began time.Time, limit int) (what, detail string) 
 	case history.ReceiveTimedOut:
 		return "wait " + name + " timed out", ""
 	case history.InterruptOpened:
-		return "asks " + name, payload
+		return "asks " + name, asked(e.Payload, limit)
 	case history.InterruptAnswered:
-		return "answered " + name + suffix(" by ", e.By), payload
+		return "answered " + name + suffix(" by ", e.By), answered(e.Payload, limit)
 	case history.InterruptTimedOut:
 		return "question " + name + " timed out", ""
 	case history.BranchesOpened:
@@ -112,6 +116,62 @@ func describe(e *admin.Event, began time.Time, limit int) (what, detail string) 
 		what += " " + name
 	}
 	return what, Clip(join(e.Name, e.Key, e.Message, failed, payload), limit)
+}
+
+// outcome is a step's result. Of a program or a request it is the output, and how it ended where that is not as usual.
+func outcome(payload json.RawMessage, limit int) string {
+	var r struct {
+		Run *struct {
+			Code   int    `json:"exit_code"`
+			Stdout string `json:"stdout"`
+		} `json:"run"`
+		HTTP *struct {
+			Status int    `json:"status"`
+			Body   string `json:"body"`
+		} `json:"http"`
+		Error string `json:"error"`
+	}
+	if limit == 0 || json.Unmarshal(payload, &r) != nil {
+		return Short(payload, limit)
+	}
+	switch {
+	case r.Error != "":
+		return Clip("failed, and the tool goes on: "+r.Error, limit)
+	case r.Run != nil && r.Run.Code != 0:
+		return Clip(fmt.Sprintf("exit code %d: %s", r.Run.Code, strings.TrimSpace(r.Run.Stdout)), limit)
+	case r.Run != nil:
+		return Clip(strings.TrimSpace(r.Run.Stdout), limit)
+	case r.HTTP != nil:
+		return Clip(fmt.Sprintf("%d %s", r.HTTP.Status, strings.TrimSpace(r.HTTP.Body)), limit)
+	}
+	return Short(payload, limit)
+}
+
+// asked is the text of a question.
+func asked(payload json.RawMessage, limit int) string {
+	var q struct {
+		Message string `json:"message"`
+	}
+	if limit == 0 || json.Unmarshal(payload, &q) != nil || q.Message == "" {
+		return Short(payload, limit)
+	}
+	return Clip(q.Message, limit)
+}
+
+// answered is what was said to a question.
+func answered(payload json.RawMessage, limit int) string {
+	var a struct {
+		Action  string          `json:"action"`
+		Content json.RawMessage `json:"content"`
+		Reason  string          `json:"reason"`
+	}
+	if limit == 0 || json.Unmarshal(payload, &a) != nil {
+		return Short(payload, limit)
+	}
+	if a.Action != "accept" {
+		return Clip(join(a.Action, a.Reason), limit)
+	}
+	return Short(a.Content, limit)
 }
 
 // join puts a space between the parts that say something.

@@ -18,7 +18,6 @@ import (
 	"github.com/perdure/perdure/engine"
 	"github.com/perdure/perdure/engine/boltstore"
 	"github.com/perdure/perdure/mcptasks"
-	"github.com/perdure/perdure/worker"
 )
 
 const defaultDrain = 50 * time.Second
@@ -65,7 +64,10 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return errors.Join(err, s.close())
 	}
-	s.opts.Log.Info("serving", "pid", os.Getpid(), "config", o.Config, "state", o.Dir.Path, "mcp", s.mcpURL, "tools", len(s.tools.list()))
+	s.opts.Log.Info("serving", "pid", os.Getpid(), "config", o.Config, "state", o.Dir.Path, "tools", len(s.tools.list()))
+	if s.mcpURL != "" {
+		s.opts.Log.Info("MCP over HTTP", "url", s.mcpURL)
+	}
 	err = s.serve(ctx, listeners)
 	return errors.Join(err, s.close())
 }
@@ -89,7 +91,7 @@ func (s *server) open(ctx context.Context) (l listeners, err error) {
 	}
 	log := s.opts.Log
 	s.notify = newNotifier(s)
-	s.engine, err = engine.New(s.store, engine.Options{Log: log, DrainTimeout: s.opts.Drain, Worker: worker.Options{Name: "perdure"}, WithoutWorker: false})
+	s.engine, err = engine.New(s.store, engine.Options{Log: log, DrainTimeout: s.opts.Drain})
 	if err != nil {
 		return l, err
 	}
@@ -145,7 +147,7 @@ func (s *server) serve(ctx context.Context, l listeners) error {
 		}
 		s.drain(gctx, web)
 		over()
-		return errors.Join(err, socket.Close())
+		return errors.Join(err, s.closeSocket(socket))
 	})
 	return g.Wait()
 }
@@ -175,6 +177,19 @@ func (s *server) drain(ctx context.Context, web *http.Server) {
 		s.opts.Log.Error("the engine ended with an error", "error", err)
 	}
 	s.opts.Log.Info("drained")
+}
+
+// lastAnswers bounds how long requests on the socket may still be answered after the drain.
+const lastAnswers = 2 * time.Second
+
+func (s *server) closeSocket(h *http.Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), lastAnswers)
+	defer cancel()
+	if err := h.Shutdown(ctx); err != nil {
+		s.opts.Log.Warn("some requests on the local socket did not end in time", "error", err)
+		return h.Close()
+	}
+	return nil
 }
 
 // close closes what is open; the store last, because its lock owns the socket.

@@ -65,7 +65,7 @@ func (s *server) serveLines(ctx context.Context, w http.ResponseWriter, r *http.
 	defer s.clients.Add(-1)
 	err = s.front.ServeTransport(ctx, &mcp.IOTransport{Reader: conn, Writer: conn}, mcptasks.Caller{})
 	if err != nil && ctx.Err() == nil {
-		s.opts.Log.Info("MCP connection ended", "error", err)
+		s.opts.Log.Debug("MCP connection ended", "error", err) // clients leave without a word
 	}
 	if err := conn.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		s.opts.Log.Debug("MCP connection did not close", "error", err)
