@@ -12,27 +12,38 @@ import (
 
 // Run returns the projection of a run. The error matches history.ErrNotFound.
 func (e *Engine) Run(ctx context.Context, id history.RunID) (history.Run, error) {
-	return e.store.Run(ctx, id)
+	run, err := e.store.Run(ctx, id)
+	return e.explain(run), err
+}
+
+// explain says of a ready run that nobody here has its code: it waits for a deploy, and somebody must notice.
+func (e *Engine) explain(run history.Run) history.Run {
+	if run.Status == history.StatusReady && e.worker != nil && !e.HasCode(&run) {
+		run.Reason = fmt.Sprintf("no worker for %s v%d", run.Workflow, run.Version)
+	}
+	return run
 }
 
 // RunByKey finds a run by its caller-given key.
 func (e *Engine) RunByKey(ctx context.Context, tenant, key string) (history.Run, error) {
-	return e.store.RunByKey(ctx, tenant, key)
+	run, err := e.store.RunByKey(ctx, tenant, key)
+	return e.explain(run), err
 }
 
 // RunByTask finds a run by its task id.
 func (e *Engine) RunByTask(ctx context.Context, taskID string) (history.Run, error) {
-	return e.store.RunByTask(ctx, taskID)
+	run, err := e.store.RunByTask(ctx, taskID)
+	return e.explain(run), err
 }
 
 // Find finds a run by its id or its key, as people type them.
 func (e *Engine) Find(ctx context.Context, tenant, idOrKey string) (history.Run, error) {
 	if id, err := ulid.ParseStrict(idOrKey); err == nil {
-		if run, err := e.store.Run(ctx, id); err == nil {
+		if run, err := e.Run(ctx, id); err == nil {
 			return run, nil
 		}
 	}
-	run, err := e.store.RunByKey(ctx, tenant, idOrKey)
+	run, err := e.RunByKey(ctx, tenant, idOrKey)
 	if err != nil {
 		return run, fmt.Errorf("run %q: %w", idOrKey, err)
 	}
@@ -40,29 +51,12 @@ func (e *Engine) Find(ctx context.Context, tenant, idOrKey string) (history.Run,
 }
 
 // List returns runs, newest first, a page at a time.
-func (e *Engine) List(ctx context.Context, f Filter) (Page, error) { return e.store.List(ctx, f) }
-
-// History returns the events of a run, oldest first, from sequence from (1 is the first).
-func (e *Engine) History(ctx context.Context, id history.RunID, from uint64) iter.Seq2[history.Event, error] {
-	const page = 500
-	return func(yield func(history.Event, error) bool) {
-		for from = max(from, 1); ; {
-			es, err := e.store.History(ctx, id, from, page)
-			if err != nil {
-				yield(history.Event{}, err)
-				return
-			}
-			for i := range es {
-				if !yield(es[i], nil) {
-					return
-				}
-				from = es[i].Seq + 1
-			}
-			if len(es) < page {
-				return
-			}
-		}
+func (e *Engine) List(ctx context.Context, f Filter) (Page, error) {
+	page, err := e.store.List(ctx, f)
+	for i := range page.Runs {
+		page.Runs[i] = e.explain(page.Runs[i])
 	}
+	return page, err
 }
 
 // Export returns a run with its whole history.
@@ -147,7 +141,7 @@ func (e *Engine) Follow(ctx context.Context, id history.RunID) iter.Seq2[history
 		changed, stop := e.Watch(id)
 		defer stop()
 		for {
-			run, err := e.store.Run(ctx, id)
+			run, err := e.Run(ctx, id)
 			if !yield(run, err) || err != nil || run.Status.Terminal() {
 				return
 			}

@@ -47,7 +47,7 @@ type Batch struct {
 	Signals  []OutboundSignal
 	// Next says what becomes of the run.
 	Next Next
-	// Reason is why the run blocks (NextBlocked).
+	// Reason is shown with the run until its next commit: why it blocks (NextBlocked), or a warning.
 	Reason string
 }
 

@@ -60,14 +60,14 @@ func (s *State) Settle(b *Batch, due bool) {
 	if s.Status.Terminal() {
 		return
 	}
-	s.Reason = ""
+	s.Reason = b.Reason
 	switch b.Next {
 	case NextRunning:
 		s.Status = StatusRunning
 	case NextReady:
 		s.Status = StatusReady
 	case NextBlocked:
-		s.Status, s.Reason = StatusBlocked, b.Reason
+		s.Status = StatusBlocked
 	case NextWaiting, NextClosed: // NextClosed is terminal: see above
 		s.Status = StatusWaiting
 		if due || s.InboxHead > s.InboxSeen {
@@ -102,4 +102,22 @@ func (s *State) Closed(n int, at Time) {
 		s.Questions = max(0, s.Questions-n)
 		s.Touch(at)
 	}
+}
+
+// InLine reports whether a run of that status stands in line for a worker: it is claimable now, once its lease has
+// ended, or, where it is blocked, in a later epoch.
+func (s Status) InLine() bool {
+	return s == StatusReady || s == StatusRunning || s == StatusBlocked
+}
+
+// Seen is a stored status as readers see it. Leases live in the memory of a store: one makes a run that stands in line
+// running, and a run that is stored as running is ready where nobody holds it.
+func (s Status) Seen(held bool) Status {
+	switch {
+	case held && s.InLine():
+		return StatusRunning
+	case s == StatusRunning && !held:
+		return StatusReady
+	}
+	return s
 }

@@ -20,6 +20,10 @@ type residents struct {
 	order *list.List
 	// byRun finds the elements of order. guarded by mu
 	byRun map[history.RunID]*list.Element
+	// closed says that unloadAll was called: nothing more is unloaded on the side. guarded by mu
+	closed bool
+	// aside counts the unloadings of drop.
+	aside sync.WaitGroup
 }
 
 type resident struct {
@@ -58,6 +62,15 @@ func (r *residents) take(id history.RunID) *kernel.Execution {
 	return r.remove(e)
 }
 
+// drop unloads the execution of a run that is over, without making the caller wait.
+func (r *residents) drop(id history.RunID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.byRun[id]; e != nil && !r.closed {
+		r.aside.Go(r.remove(e).Unload)
+	}
+}
+
 func (r *residents) empty() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,12 +90,14 @@ func (r *residents) unloadIdle(now time.Time) {
 
 func (r *residents) unloadAll() {
 	r.mu.Lock()
+	r.closed = true
 	var drop []*kernel.Execution
 	for r.order.Len() > 0 {
 		drop = append(drop, r.remove(r.order.Front()))
 	}
 	r.mu.Unlock()
 	unload(drop)
+	r.aside.Wait()
 }
 
 // remove takes an element out. The caller holds mu.

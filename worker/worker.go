@@ -67,6 +67,8 @@ func (w *Worker) Notify(c history.Change) {
 	}
 	h := w.find(c.Run)
 	switch {
+	case h == nil && c.Status.Terminal():
+		w.resident.drop(c.Run)
 	case h == nil:
 	case c.Status.Terminal():
 		h.lose() // by our own commit, or from outside

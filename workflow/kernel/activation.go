@@ -46,7 +46,7 @@ type Activation struct {
 	Stop []StepStop
 	// Wake is the earliest deadline that is open, whatever it belongs to; zero: none.
 	Wake history.Time
-	// Warning is set once when the history nears its limit.
+	// Warning is set while the history nears its limit.
 	Warning string
 }
 

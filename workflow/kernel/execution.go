@@ -27,6 +27,9 @@ type Options struct {
 	// fails with history.FailureTooLong; from three quarters on Activation.Warning says so.
 	MaxEvents int
 	MaxBytes  int
+	// MaxPayload bounds the result of the run and of each construct, a question and a child's input, in bytes (default
+	// 32 MiB, more than that no store takes). What is over it fails with history.FailureTooLarge.
+	MaxPayload int
 	// NewID makes the ids of children (default: a ULID with entropy from crypto/rand).
 	NewID func(now history.Time) history.RunID
 }
@@ -48,6 +51,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxBytes == 0 {
 		o.MaxBytes = 64 << 20
+	}
+	if o.MaxPayload <= 0 || o.MaxPayload > history.MaxRecord/2 {
+		o.MaxPayload = history.MaxRecord / 2
 	}
 	return o
 }
@@ -94,7 +100,6 @@ type Execution struct {
 	status           string
 	cancelRequested  bool
 	deadlineExceeded bool
-	warned           bool
 	continued        bool
 	closed           bool
 	diverged         *Divergence
@@ -370,8 +375,7 @@ func (x *Execution) checkLimits() {
 	case n > x.opts.MaxEvents || x.bytes > x.opts.MaxBytes:
 		x.out.Start, x.out.Stop = nil, x.stopAll()
 		x.close(nil, &history.Failure{Kind: history.FailureTooLong, Final: true, Message: limitText(n, x.bytes, x.opts)})
-	case !x.warned && (n > x.opts.MaxEvents/4*3 || x.bytes > x.opts.MaxBytes/4*3):
-		x.warned = true
+	case n > x.opts.MaxEvents/4*3 || x.bytes > x.opts.MaxBytes/4*3:
 		x.out.Warning = limitText(n, x.bytes, x.opts)
 	}
 }
