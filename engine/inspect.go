@@ -59,6 +59,29 @@ func (e *Engine) List(ctx context.Context, f Filter) (Page, error) {
 	return page, err
 }
 
+// History returns the events of a run, oldest first, from sequence from (1 is the first).
+func (e *Engine) History(ctx context.Context, id history.RunID, from uint64) iter.Seq2[history.Event, error] {
+	const page = 500
+	return func(yield func(history.Event, error) bool) {
+		for from = max(from, 1); ; {
+			es, err := e.store.History(ctx, id, from, page)
+			if err != nil {
+				yield(history.Event{}, err)
+				return
+			}
+			for i := range es {
+				if !yield(es[i], nil) {
+					return
+				}
+				from = es[i].Seq + 1
+			}
+			if len(es) < page {
+				return
+			}
+		}
+	}
+}
+
 // Export returns a run with its whole history.
 func (e *Engine) Export(ctx context.Context, id history.RunID) (history.Export, error) {
 	run, err := e.store.Run(ctx, id)
