@@ -53,14 +53,32 @@ func (w *Workflow[In, Out]) Func() kernel.Func {
 // call runs the function of a workflow or a branch, and its compensations where it fails.
 func call[T any](b *kernel.Branch, fn func(Context) (T, error)) ([]byte, *history.Failure) {
 	ctx := Context{b: b, frame: &frame{}}
+	payload, err := attempt(ctx, fn)
+	if err == nil {
+		return payload, nil
+	}
+	if f := continuation(ctx, err); f != nil {
+		return nil, f
+	}
+	return nil, failureOf(compensate(ctx, err))
+}
+
+// attempt calls fn and encodes its result. A panic is an error like any other: what was done is undone.
+func attempt[T any](ctx Context, fn func(Context) (T, error)) (payload []byte, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			payload, err = nil, &endError{ctx.b.Panicked(r)}
+		}
+	}()
 	v, err := fn(ctx)
 	if err != nil {
-		if f := continuation(ctx, err); f != nil {
-			return nil, f
-		}
-		return nil, failureOf(compensate(ctx, err))
+		return nil, err
 	}
-	return encode(v)
+	payload, f := encode(v)
+	if f != nil {
+		return nil, &endError{f}
+	}
+	return payload, nil
 }
 
 func encode[T any](v T) ([]byte, *history.Failure) {

@@ -158,6 +158,12 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text[:maxMessage], "") + fmt.Sprintf("… (%d bytes)", len(text))
 }
 
+// endError is how a function ended without returning an error of its own: by a panic, or with a result that does not
+// encode.
+type endError struct{ failure *history.Failure }
+
+func (e *endError) Error() string { return e.failure.Error() }
+
 // failureOf is the canonical form of an error that the author's code returned.
 func failureOf(err error) *history.Failure {
 	if err == nil {
@@ -170,7 +176,10 @@ func failureOf(err error) *history.Failure {
 	var step *StepError
 	var op *OpError
 	var branch *branchError
+	var end *endError
 	switch {
+	case errors.As(err, &end):
+		f.Kind, f.Final, f.Cause = end.failure.Kind, end.failure.Final, end.failure.Cause
 	case errors.As(err, &proto):
 		f.Kind, f.Code, f.Message, f.Data = history.FailureProtocol, proto.Code, proto.Message, proto.Data
 	case errors.As(err, &step):

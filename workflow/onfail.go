@@ -13,8 +13,8 @@ type compensation struct {
 	opts []StepOption
 }
 
-// OnFail registers a step that undoes something: when the function that ctx belongs to returns an error, is canceled
-// or passes its deadline, the registered steps run in reverse order, shielded from cancellation. When it succeeds
+// OnFail registers a step that undoes something: when the function that ctx belongs to returns an error, panics, is
+// canceled or passes its deadline, the registered steps run in reverse order, shielded from cancellation. When it succeeds
 // they are forgotten. Inside a branch it belongs to the branch.
 //
 // A compensation that fails is reported with the function's error, and the others still run.

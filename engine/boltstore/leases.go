@@ -105,7 +105,7 @@ func (s *Store) take(ctx context.Context, req *engine.ClaimRequest) (taken []*le
 // claim reads what the holder of a new lease must know. The zero claim stands for a run that is not to be executed.
 func (v *view) claim(id history.RunID, token history.Token, now history.Time) (history.Claim, error) {
 	run, err := v.run(id)
-	if err != nil || !inLine(run.Status) {
+	if err != nil || !run.Status.InLine() {
 		return history.Claim{}, err
 	}
 	items, err := v.items(bInbox, id, 0)

@@ -80,7 +80,7 @@ func (s *Store) listStretch(ctx context.Context, f *engine.Filter, page *engine.
 		return nil, false, err
 	}
 	for _, r := range runs {
-		r.run.Status = effective(r.run.Status, s.held(r.run.ID))
+		r.run.Status = r.run.Status.Seen(s.held(r.run.ID))
 		if len(f.Statuses) > 0 && !slices.Contains(f.Statuses, r.run.Status) {
 			continue
 		}

@@ -45,7 +45,7 @@ func (s *Store) publishRun(w *workRun) engine.Change {
 		return c
 	}
 	if s.claimable(&w.state) {
-		c.Status = effective(w.state.Status, false)
+		c.Status = w.state.Status.Seen(false)
 		c.Ready = s.enterLine(w.spec, w.readyAt)
 	}
 	return c
@@ -69,16 +69,4 @@ func (s *Store) unmark(marks []mark) {
 // the one that it blocked in.
 func (s *Store) claimable(state *history.State) bool {
 	return state.Status != history.StatusBlocked || state.Epoch < s.epoch
-}
-
-// effective is the status of a run as it is seen: a lease, which lives in memory, makes a run that stands in a line
-// running, and one that the file calls running is ready where nobody holds it.
-func effective(stored history.Status, held bool) history.Status {
-	switch {
-	case held && inLine(stored):
-		return history.StatusRunning
-	case stored == history.StatusRunning && !held:
-		return history.StatusReady
-	}
-	return stored
 }

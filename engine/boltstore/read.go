@@ -52,7 +52,7 @@ func (s *Store) find(ctx context.Context, what string, lookUp func(v *view) ([]b
 	if err != nil {
 		return history.Run{}, err
 	}
-	run.Status = effective(run.Status, s.held(id))
+	run.Status = run.Status.Seen(s.held(id))
 	return run, nil
 }
 

@@ -184,7 +184,7 @@ func (t *txn) flush() error {
 }
 
 func (t *txn) flushRun(w *workRun) error {
-	switch stands := inLine(w.state.Status); {
+	switch stands := w.state.Status.InLine(); {
 	case !stands:
 		w.readyAt = 0
 	case w.readyAt == 0:
@@ -230,10 +230,4 @@ func (t *txn) flushReady(w *workRun) error {
 		value = u64(value, w.state.Epoch)
 	}
 	return t.apply(&write{bucket: bReady, key: readyKey(w.spec, w.readyAt), value: value})
-}
-
-// inLine reports whether a run of that status has a row in the ready index: it is claimable now, after its
-// lease has ended, or in a later epoch.
-func inLine(s history.Status) bool {
-	return s == history.StatusReady || s == history.StatusRunning || s == history.StatusBlocked
 }

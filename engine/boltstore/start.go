@@ -86,7 +86,7 @@ func (st *stage) seen(w *workRun) (history.Run, error) {
 		return history.Run{}, err
 	}
 	run := history.Run{Spec: *spec, State: w.state}
-	run.Status = effective(run.Status, st.store.held(w.id))
+	run.Status = run.Status.Seen(st.store.held(w.id))
 	return run, nil
 }
 

@@ -64,6 +64,9 @@ func (s *Store) verifyRuns(ctx context.Context, fn func(engine.Violation)) error
 				case last != nil && replay == nil && bytes.Equal(k, last):
 					continue // done in the transaction before
 				}
+				if replay != nil && replay.Seq() > 0 && !bytes.Equal(k, last) {
+					replay = nil // the run that was to be continued is gone
+				}
 				last = bytes.Clone(k)
 				if replay == nil {
 					replay = history.NewReplay(s.codec)
@@ -154,7 +157,7 @@ func (v *view) verifyIndexed(run *history.Run, found *findings) {
 	if err != nil {
 		return // facts has read it
 	}
-	if (readyAt != 0) != inLine(run.Status) {
+	if (readyAt != 0) != run.Status.InLine() {
 		found.add(run.ID, history.RuleIndex, "is %s and has ready time %s", run.Status, readyAt)
 	}
 	if readyAt != 0 && v.get(bReady, readyKey(&run.Spec, readyAt)) == nil {
@@ -209,9 +212,7 @@ func (s *Store) verifyRows(ctx context.Context, b bucketID, check func(v *view, 
 // rowCheck returns the check of one row of a bucket; nil for a bucket without one.
 func rowCheck(b bucketID) func(v *view, k, val []byte, found *findings) {
 	switch b {
-	case bStates:
-		return func(v *view, k, _ []byte, found *findings) { v.verifyOwner(b, k, found) }
-	case bEvents, bRunTimers, bInbox, bDead, bIdentities, bInterrupts, bAnswered:
+	case bEvents, bStates, bRunTimers, bInbox, bDead, bIdentities, bInterrupts, bAnswered:
 		return func(v *view, k, _ []byte, found *findings) { v.verifyOwner(b, k, found) }
 	case bKeys:
 		return verifyKeyRow
@@ -281,7 +282,7 @@ func verifyReadyRow(v *view, k, val []byte, found *findings) {
 	run, readyAt, ok := v.runOf(bReady, k[len(k)-runLen:], found)
 	switch {
 	case !ok:
-	case !inLine(run.Status) || !bytes.Equal(k, readyKey(&run.Spec, readyAt)):
+	case !run.Status.InLine() || !bytes.Equal(k, readyKey(&run.Spec, readyAt)):
 		found.add(run.ID, history.RuleIndex, "is %s and has a row %x in ready", run.Status, k)
 	case run.Status == history.StatusBlocked && !bytes.Equal(val, u64(nil, run.Epoch)):
 		found.add(run.ID, history.RuleIndex, "blocked in epoch %d, its row in ready says %x", run.Epoch, val)

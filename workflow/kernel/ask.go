@@ -34,7 +34,7 @@ type AskSpec struct {
 
 // Ask raises an interrupt and waits for its answer.
 func (b *Branch) Ask(spec AskSpec) ([]byte, *history.Failure) {
-	if f := tooLarge("the question", spec.Body); f != nil {
+	if f := b.x.tooLarge("the question", spec.Body); f != nil {
 		return nil, f
 	}
 	o, f := b.enter(OpAsk, spec.Name)

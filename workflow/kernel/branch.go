@@ -87,19 +87,19 @@ func (b *Branch) main() {
 	defer func() {
 		switch r := recover(); {
 		case r != nil:
-			b.failure = b.panicked(r)
+			b.failure = b.Panicked(r)
 		case !returned && !b.x.unloading:
 			b.failure = &history.Failure{Kind: history.FailurePanic, Message: "the workflow's code ended its own goroutine"}
 		}
 		b.done = true
 		b.x.yield <- struct{}{}
 	}()
-	b.payload, b.failure = bound(b.fn(b))
+	b.payload, b.failure = b.x.bound(b.fn(b))
 	returned = true
 }
 
-// panicked logs the stack and returns the text that is safe to store.
-func (b *Branch) panicked(r any) *history.Failure {
+// Panicked logs what recover returned, with the stack, and returns the text that is safe to store.
+func (b *Branch) Panicked(r any) *history.Failure {
 	if m, ok := r.(*history.Failure); ok && m.Kind == history.FailureMisuse {
 		return m
 	}

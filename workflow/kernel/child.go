@@ -17,7 +17,7 @@ type ChildSpec struct {
 
 // Child starts a child run and waits for its end.
 func (b *Branch) Child(spec ChildSpec) ([]byte, *history.Failure) {
-	if f := tooLarge("the child's input", spec.Start.Input); f != nil {
+	if f := b.x.tooLarge("the child's input", spec.Start.Input); f != nil {
 		return nil, f
 	}
 	o, f := b.enter(OpChild, spec.Name)

@@ -199,7 +199,7 @@ func (x *Execution) evaluate(f *fork) {
 		x.closeFork(f, nil, &history.Failure{Kind: history.FailureEncoding, Message: err.Error()})
 		return
 	}
-	if large := tooLarge("the branches' results together", payload); large != nil {
+	if large := x.tooLarge("the branches' results together", payload); large != nil {
 		x.closeFork(f, nil, large)
 		return
 	}

@@ -7,30 +7,27 @@ import (
 	"github.com/perdure/perdure/history"
 )
 
-// maxPayload bounds what one event carries; no store takes more (history.Batch.Check).
-const maxPayload = history.MaxRecord / 2
-
 // maxStatus bounds a status text, which a store rewrites with every commit of the run.
 const maxStatus = 4 << 10
 
 // tooLarge is the failure of a payload over the limit, and nil for one within it.
-func tooLarge(what string, payload []byte) *history.Failure {
-	if len(payload) <= maxPayload {
+func (x *Execution) tooLarge(what string, payload []byte) *history.Failure {
+	if len(payload) <= x.opts.MaxPayload {
 		return nil
 	}
 	return &history.Failure{
 		Kind: history.FailureTooLarge, Final: true,
-		Message: fmt.Sprintf("%s has %d bytes, at most %d are allowed", what, len(payload), maxPayload),
+		Message: fmt.Sprintf("%s has %d bytes, at most %d are allowed", what, len(payload), x.opts.MaxPayload),
 	}
 }
 
 // bound refuses what a function returned where it is over the limit.
-func bound(payload []byte, f *history.Failure) ([]byte, *history.Failure) {
+func (x *Execution) bound(payload []byte, f *history.Failure) ([]byte, *history.Failure) {
 	what := "the result"
 	if f != nil && f.Kind == failureContinue {
 		what, payload = "the input of the next generation", f.Data
 	}
-	if large := tooLarge(what, payload); large != nil {
+	if large := x.tooLarge(what, payload); large != nil {
 		return nil, large
 	}
 	return payload, f

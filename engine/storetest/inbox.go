@@ -1,0 +1,195 @@
+package storetest
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/engine"
+	"github.com/perdure/perdure/history"
+)
+
+func inboxScenarios() []scenario {
+	return []scenario{
+		{"a signal sent right after the start is not missed", signalBeforeReceive},
+		{"a signal to a finished run is a dead letter and does not reopen it", signalAfterEnd},
+		{"the same signal id is a duplicate, with other content a conflict", signalIdentity},
+		{"signals without an id are all delivered, in order", signalsInOrder},
+		{"signals that nobody received become dead letters", signalsNeverReceived},
+		{"a stream of signals is numbered without gaps", signalsConcurrent},
+		{"an item that is no signal is refused", signalInvalid},
+		{"a delivered outcome of a child is a duplicate the second time", childDelivered},
+		{"everything accepted before the time of a reading is in it", readingIsComplete},
+	}
+}
+
+func signalBeforeReceive(e *env) {
+	run := e.begin("a")
+	e.deliver(run.ID, signal("paid", "p1", `{"eur":5}`), engine.Delivered)
+	e.reopen(0)
+	h := e.take()
+	equal(e, "items", len(h.claim.Inbox), 1)
+	equal(e, "payload", string(h.claim.Inbox[0].Payload), `{"eur":5}`)
+	h.commit(h.batch(history.NextClosed, received("paid", 1), done()))
+	equal(e, "seen", e.Run(h.id).InboxSeen, 1)
+	_, err := e.Deliver(e.ctx, history.NewRunID(e.Now()), signal("paid", "", ``))
+	e.is(err, history.ErrNotFound)
+}
+
+func signalAfterEnd(e *env) {
+	h := e.takeNew("a")
+	h.complete()
+	before := e.Run(h.id)
+	e.clock.Advance(time.Second)
+	e.deliver(h.id, signal("paid", "p1", `1`), engine.DeadLetter)
+	e.deliver(h.id, signal("paid", "", `2`), engine.DeadLetter)
+	e.deliver(h.id, signal("paid", "p1", `1`), engine.Duplicate)
+	after := e.Run(h.id)
+	equal(e, "status", after.Status, before.Status)
+	equal(e, "inbox head", after.InboxHead, before.InboxHead)
+	equal(e, "updated at", after.UpdatedAt, before.UpdatedAt)
+	e.none()
+	e.reopen(0)
+	dead, err := e.DeadLetters(e.ctx, h.id)
+	e.ok(err)
+	equal(e, "dead letters", len(dead), 2)
+	equal(e, "payload", string(dead[1].Payload), `2`)
+	equal(e, "accepted at", dead[0].AcceptedAt, before.ClosedAt.Add(time.Second))
+	if dead[0].Seq >= dead[1].Seq {
+		e.Fatalf("dead letters are numbered %d and %d", dead[0].Seq, dead[1].Seq)
+	}
+}
+
+func signalIdentity(e *env) {
+	h := e.takeNew("a")
+	check := func(when string) {
+		e.Helper()
+		e.deliver(h.id, signal("paid", "p1", `1`), engine.Duplicate)
+		_, err := e.Deliver(e.ctx, h.id, signal("paid", "p1", `2`))
+		e.is(err, history.ErrConflict)
+		_, err = e.Deliver(e.ctx, h.id, signal("refunded", "p1", `1`))
+		e.is(err, history.ErrConflict)
+		e.Log(when)
+	}
+	e.deliver(h.id, signal("paid", "p1", `1`), engine.Delivered)
+	check("while it waits")
+	equal(e, "inbox head", e.Run(h.id).InboxHead, 1)
+	h.seen = 1
+	h.commit(h.batch(history.NextRunning, received("paid", 1)))
+	check("after it was consumed")
+	h.complete()
+	check("after the end")
+	e.reopen(0)
+	check("after reopening")
+	dead, err := e.DeadLetters(e.ctx, h.id)
+	e.ok(err)
+	equal(e, "dead letters", len(dead), 0)
+}
+
+func signalsInOrder(e *env) {
+	h := e.takeNew("a")
+	for i := range 5 {
+		e.deliver(h.id, signal("tick", "", fmt.Sprint(i)), engine.Delivered)
+		e.clock.Advance(time.Millisecond)
+	}
+	items, _, err := e.Inbox(e.ctx, h.id, 2)
+	e.ok(err)
+	equal(e, "items above 2", len(items), 3)
+	for i, item := range items {
+		equal(e, "seq", item.Seq, uint64(i+3))
+		equal(e, "payload", string(item.Payload), fmt.Sprint(i+2))
+	}
+	h.seen = 5
+	h.commit(h.batch(history.NextRunning, received("tick", 4))) // not in order: a receive may ask for one name
+	items, _, err = e.Inbox(e.ctx, h.id, 2)
+	e.ok(err)
+	equal(e, "items", len(items), 2)
+	equal(e, "last", items[1].Seq, 5)
+}
+
+func signalsNeverReceived(e *env) {
+	h := e.takeNew("a")
+	for i := range 3 {
+		e.deliver(h.id, signal("tick", "", fmt.Sprint(i)), engine.Delivered)
+	}
+	_, err := e.Cancel(e.ctx, h.id, "op", "")
+	e.ok(err)
+	h.seen = 3
+	h.commit(h.batch(history.NextClosed, received("tick", 2), done()))
+	dead, err := e.DeadLetters(e.ctx, h.id)
+	e.ok(err)
+	equal(e, "dead letters", len(dead), 2)
+	equal(e, "first", dead[0].Seq, 1)
+	equal(e, "second", dead[1].Seq, 3)
+	items, _, err := e.Inbox(e.ctx, h.id, 0)
+	e.ok(err)
+	equal(e, "items", len(items), 0)
+}
+
+func signalsConcurrent(e *env) {
+	const n = 50
+	run := e.begin("a")
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			if _, err := e.Deliver(e.ctx, run.ID, signal("tick", fmt.Sprint(i%(n/2)), `1`)); err != nil {
+				e.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	h := e.take()
+	equal(e, "items", len(h.claim.Inbox), n/2)
+	for i, item := range h.claim.Inbox {
+		equal(e, "seq", item.Seq, uint64(i+1))
+	}
+}
+
+func signalInvalid(e *env) {
+	run := e.begin("a")
+	for _, item := range []history.InboxItem{
+		{}, {Kind: history.InboxSignal}, {Kind: history.InboxAnswer, Key: "q"}, {Kind: history.InboxCancel},
+		{Kind: history.InboxSignal, Name: "a/b"}, {Kind: history.InboxChild},
+	} {
+		_, err := e.Deliver(e.ctx, run.ID, item)
+		e.is(err, history.ErrInvalid)
+	}
+	equal(e, "inbox head", e.Run(run.ID).InboxHead, 0)
+}
+
+func childDelivered(e *env) {
+	run := e.begin("a")
+	item := history.InboxItem{Kind: history.InboxChild, Key: "child", Payload: []byte(`1`)}
+	e.deliver(run.ID, item, engine.Delivered)
+	e.deliver(run.ID, item, engine.Duplicate)
+}
+
+func readingIsComplete(e *env) {
+	run := e.begin("a")
+	const n = 40
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range n {
+			e.clock.Advance(time.Millisecond)
+			if _, err := e.Deliver(e.ctx, run.ID, signal("tick", "", `1`)); err != nil {
+				e.Error(err)
+			}
+		}
+	})
+	seen := map[uint64]history.Time{} // by item: the time of the reading before the first that had it
+	var before history.Time
+	for len(seen) < n && !e.Failed() {
+		items, at, err := e.Inbox(e.ctx, run.ID, 0)
+		e.ok(err)
+		for _, i := range items {
+			if _, ok := seen[i.Seq]; !ok {
+				seen[i.Seq] = before
+				if i.AcceptedAt < before {
+					e.Errorf("item %d was accepted at %s, and a reading of %s did not have it", i.Seq, i.AcceptedAt, before)
+				}
+			}
+		}
+		before = at
+	}
+	wg.Wait()
+}

@@ -1,0 +1,177 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/perdure/perdure/engine"
+	"github.com/perdure/perdure/history"
+)
+
+func loadScenarios() []scenario {
+	return []scenario{
+		{"many workers, senders and terminators together lose nothing", everythingAtOnce},
+		{"reads and checks go on beside writes", readsBesideWrites},
+	}
+}
+
+// parallel calls fn(0) to fn(n-1) from some goroutines.
+func (e *env) parallel(goroutines, n int, fn func(i int) error) {
+	e.Helper()
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range goroutines {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+				if err := fn(int(i)); err != nil {
+					e.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if e.Failed() {
+		e.FailNow()
+	}
+}
+
+// everythingAtOnce has workers that take each run through two steps and a signal, while signals are sent, leases expire
+// and some runs are terminated. In the end each run is over and each signal has its fate.
+func everythingAtOnce(e *env) {
+	const runs, workers, perRun = 60, 6, 4
+	e.startMany(runs)
+	ids := make([]history.RunID, runs)
+	for i := range runs {
+		r, err := e.RunByKey(e.ctx, "", fmt.Sprint("m", i))
+		e.ok(err)
+		ids[i] = r.ID
+	}
+	ctx, stop := context.WithCancel(e.ctx)
+	var over sync.WaitGroup
+	for w := range workers {
+		over.Go(func() { e.work(ctx, fmt.Sprint("w", w)) })
+	}
+	e.parallel(8, runs*perRun, func(i int) error {
+		id := ids[i%runs]
+		if _, err := e.Deliver(e.ctx, id, signal("go", fmt.Sprint(i/runs), fmt.Sprint(i))); err != nil {
+			return err
+		}
+		var err error
+		switch {
+		case i%31 == 0:
+			_, err = e.Terminate(e.ctx, id, "op", "chaos")
+		case i%17 == 0:
+			_, err = e.Cancel(e.ctx, id, "op", "chaos")
+		case i%13 == 0:
+			e.clock.Advance(ttl)
+			_, err = e.ExpireLeases(e.ctx)
+		}
+		return err
+	})
+	for _, id := range ids {
+		for !e.Failed() {
+			r, err := e.Store.Run(e.ctx, id)
+			if err != nil {
+				e.Error(err)
+			}
+			if r.Status.Terminal() {
+				break
+			}
+			e.clock.Advance(ttl)
+			if _, err := e.ExpireLeases(e.ctx); err != nil {
+				e.Error(err)
+			}
+		}
+	}
+	stop()
+	over.Wait()
+}
+
+// work claims runs and advances each by one commit at a time until ctx ends.
+func (e *env) work(ctx context.Context, owner string) {
+	for ctx.Err() == nil && !e.Failed() {
+		cs, err := e.Claim(e.ctx, engine.ClaimRequest{Owner: owner, Workflows: []history.WorkflowKey{versionOne()}, Max: 3, TTL: ttl})
+		if err != nil {
+			e.Error(err)
+			return
+		}
+		for _, c := range cs {
+			h := e.holder(c)
+			_, err := e.Commit(e.ctx, h.advance(c))
+			if err != nil && !errors.Is(err, history.ErrFenced) {
+				e.Errorf("commit: %v", err)
+			}
+		}
+	}
+}
+
+// advance does a step, then takes a signal, then ends.
+func (h *holder) advance(c history.Claim) history.Batch {
+	var next *history.InboxItem
+	for i := range c.Inbox {
+		if c.Inbox[i].Kind == history.InboxSignal {
+			next = &c.Inbox[i]
+			break
+		}
+	}
+	switch {
+	case c.Run.Seq == 1:
+		return h.batch(history.NextReady, step("a#0"))
+	case c.Run.Seq == 2:
+		return h.batch(history.NextWaiting, history.Event{Kind: history.ReceiveOpened, Position: "go#0", Names: []string{"go"}})
+	case c.Run.Seq == 3 && next != nil:
+		return h.batch(history.NextReady, received("go", next.Seq))
+	case c.Run.Seq == 3:
+		return h.batch(history.NextWaiting)
+	}
+	return h.batch(history.NextClosed, done())
+}
+
+func readsBesideWrites(e *env) {
+	ctx, stop := context.WithCancel(e.ctx)
+	var over sync.WaitGroup
+	over.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			page, err := e.List(e.ctx, engine.Filter{Limit: 5})
+			if err != nil {
+				e.Error(err)
+				return
+			}
+			for _, r := range page.Runs {
+				if _, err := e.History(e.ctx, r.ID, 1, 100); err != nil {
+					e.Error(err)
+				}
+			}
+		}
+	})
+	over.Go(func() {
+		for ctx.Err() == nil {
+			err := e.Verify(e.ctx, func(v engine.Violation) { e.Errorf("violation: run %s: %s: %s", v.Run, v.Rule, v.Detail) })
+			if err != nil {
+				e.Error(err)
+				return
+			}
+		}
+	})
+	e.parallel(4, 100, func(i int) error {
+		run, _, err := e.Start(e.ctx, history.Start{Spec: specWith(fmt.Sprint("r", i))})
+		if err != nil {
+			return err
+		}
+		e.clock.Advance(time.Millisecond)
+		_, err = e.Deliver(e.ctx, run.ID, signal("go", "", `1`))
+		return err
+	})
+	for _, c := range e.claims("w", 100) {
+		h := e.holder(c)
+		h.commit(h.batch(history.NextRunning, step("a#0")))
+		h.complete()
+	}
+	stop()
+	over.Wait()
+}

@@ -1,0 +1,203 @@
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/perdure/perdure/engine"
+	"github.com/perdure/perdure/history"
+)
+
+// claimable reports whether a run that nobody holds may be claimed now.
+func (s *Store) claimable(r *run) bool {
+	_, delayed := s.delayed[r.spec.ID]
+	blocked := r.state.Status == history.StatusBlocked && r.state.Epoch >= s.disk.epoch
+	return r.state.Status.InLine() && !delayed && !blocked
+}
+
+// Claim implements engine.Store.
+func (s *Store) Claim(ctx context.Context, req engine.ClaimRequest) (claims []history.Claim, err error) {
+	if req.Owner == "" || req.Max <= 0 || req.TTL <= 0 {
+		return nil, fmt.Errorf("claim without owner, max or ttl: %w", history.ErrInvalid)
+	}
+	err = s.do(ctx, "claim", func() error {
+		var ready []*run
+		for id, r := range s.disk.runs {
+			key := history.WorkflowKey{Name: r.spec.Workflow, Version: r.spec.Version}
+			if s.leases[id] == nil && s.claimable(r) && slices.Contains(req.Workflows, key) &&
+				(req.Queues == nil || slices.Contains(req.Queues, r.spec.Queue)) {
+				ready = append(ready, r)
+			}
+		}
+		slices.SortFunc(ready, func(a, b *run) int {
+			return cmp.Or(cmp.Compare(b.spec.Priority, a.spec.Priority), cmp.Compare(a.readyAt, b.readyAt), a.spec.ID.Compare(b.spec.ID))
+		})
+		for _, r := range ready[:min(len(ready), req.Max)] {
+			s.counter++
+			l := &lease{token: history.Token{Epoch: s.disk.epoch, Counter: s.counter}, owner: req.Owner, expires: s.now().Add(req.TTL)}
+			s.leases[r.spec.ID] = l
+			claims = append(claims, history.Claim{Run: s.seen(r), Token: l.token, Now: s.now(), Inbox: copyItems(r.inbox, 0)})
+		}
+		return nil
+	})
+	return claims, err
+}
+
+// Renew implements engine.Store.
+func (s *Store) Renew(ctx context.Context, owner string, ttl time.Duration, held map[history.RunID]history.Token) (lost []history.RunID, err error) {
+	if ttl <= 0 {
+		return nil, fmt.Errorf("renew without ttl: %w", history.ErrInvalid)
+	}
+	err = s.do(ctx, "renew", func() error {
+		for id, l := range s.leases {
+			if l.owner == owner {
+				l.expires = max(l.expires, s.now().Add(ttl))
+				s.disk.runs[id].state.Claimed = true
+			}
+		}
+		for id, token := range held {
+			if l := s.leases[id]; l == nil || l.token != token {
+				lost = append(lost, id)
+			}
+		}
+		return nil
+	})
+	return lost, err
+}
+
+// holder checks the token of a run.
+func (s *Store) holder(id history.RunID, token history.Token) error {
+	if l := s.leases[id]; l == nil || l.token != token {
+		return fmt.Errorf("token %s of run %s: %w", token, id, history.ErrFenced)
+	}
+	return nil
+}
+
+// Release implements engine.Store.
+func (s *Store) Release(ctx context.Context, id history.RunID, token history.Token, retryAt history.Time, reason string) error {
+	return s.do(ctx, "release", func() error {
+		if err := s.holder(id, token); err != nil {
+			return err
+		}
+		return s.write(func(w *write) error {
+			r, err := w.run(id)
+			if err != nil {
+				return err
+			}
+			w.giveUp(r)
+			if reason != "" {
+				r.state.Reason = reason
+			}
+			if retryAt > w.at {
+				w.after = append(w.after, func() { s.delayed[id] = retryAt })
+			}
+			return nil
+		})
+	})
+}
+
+// giveUp ends the lease of a run and remembers that it was claimed.
+func (w *write) giveUp(r *run) {
+	r.state.Claimed = true
+	w.after = append(w.after, func() { delete(w.leases, r.spec.ID) })
+}
+
+// ExpireLeases implements engine.Store.
+func (s *Store) ExpireLeases(ctx context.Context) (n int, err error) {
+	err = s.do(ctx, "expire leases", func() error {
+		return s.write(func(w *write) error {
+			for id, l := range s.leases {
+				if l.expires > w.at {
+					continue
+				}
+				r, err := w.run(id)
+				if err != nil {
+					return err
+				}
+				w.giveUp(r)
+				n++
+			}
+			return nil
+		})
+	})
+	return n, err
+}
+
+// dueTimer is a timer of a run.
+type dueTimer struct {
+	history.Timer
+	run history.RunID
+}
+
+// pending lists the timers that have not fired in this epoch, earliest first.
+func (s *Store) pending() []dueTimer {
+	var all []dueTimer
+	for id, r := range s.disk.runs {
+		for t := range r.timers {
+			if !s.fired[id][t] {
+				all = append(all, dueTimer{t, id})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b dueTimer) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), a.run.Compare(b.run), cmp.Compare(a.Position, b.Position))
+	})
+	return all
+}
+
+// WakeDue implements engine.Store.
+func (s *Store) WakeDue(ctx context.Context, limit int) (woken int, next history.Time, err error) {
+	if limit <= 0 {
+		return 0, 0, fmt.Errorf("wake without a limit: %w", history.ErrInvalid)
+	}
+	err = s.do(ctx, "wake", func() error {
+		err := s.write(func(w *write) error {
+			for _, id := range slices.SortedFunc(maps.Keys(s.delayed), func(a, b history.RunID) int {
+				return cmp.Or(cmp.Compare(s.delayed[a], s.delayed[b]), a.Compare(b))
+			}) {
+				if s.delayed[id] > w.at || woken == limit {
+					break
+				}
+				if _, err := w.run(id); err != nil {
+					return err
+				}
+				delete(s.delayed, id)
+				w.due[id] = true
+				woken++
+			}
+			for _, t := range s.pending() {
+				if t.At > w.at || woken == limit {
+					break
+				}
+				r, err := w.run(t.run)
+				if err != nil {
+					return err
+				}
+				if s.fired[t.run] == nil {
+					s.fired[t.run] = map[history.Timer]bool{}
+				}
+				s.fired[t.run][t.Timer] = true
+				w.due[t.run] = true
+				if r.state.Wake() {
+					r.readyAt = t.At
+					woken++
+				}
+			}
+			return nil
+		})
+		if rest := s.pending(); len(rest) > 0 {
+			next = rest[0].At
+		}
+		for _, at := range s.delayed {
+			if next == 0 || at < next {
+				next = at
+			}
+		}
+		return err
+	})
+	return woken, next, err
+}
