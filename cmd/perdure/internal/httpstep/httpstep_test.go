@@ -66,9 +66,18 @@ func TestStatusCodes(t *testing.T) {
 		expect    func(int) bool
 		ok, final bool
 	}{
-		{status: 200, ok: true}, {status: 226, ok: true},
-		{status: 400, final: true}, {status: 401, final: true}, {status: 404, final: true}, {status: 409, final: true},
-		{status: 408}, {status: 425}, {status: 429}, {status: 500}, {status: 502}, {status: 503},
+		{status: 200, ok: true},
+		{status: 226, ok: true},
+		{status: 400, final: true},
+		{status: 401, final: true},
+		{status: 404, final: true},
+		{status: 409, final: true},
+		{status: 408},
+		{status: 425},
+		{status: 429},
+		{status: 500},
+		{status: 502},
+		{status: 503},
 		{status: 404, expect: func(s int) bool { return s == 404 }, ok: true},
 		{status: 200, expect: func(s int) bool { return s == 404 }, final: true},
 	}

@@ -3,7 +3,8 @@
 // There is no shell: a Spec holds the argument list as the program will see it. The program runs in a process group of
 // its own, and nothing of the group outlives the step: at the context's end the group gets SIGTERM and, after a grace,
 // SIGKILL; what the program leaves running when it exits is killed too. Its output is read to the end and kept within
-// bounds, so that it never blocks on a full pipe.
+// bounds, so that it never blocks on a full pipe. Where the server itself is killed, the kernel kills the program on
+// Linux and Windows, and a Guard the rest of its group.
 //
 // Platform differences are in process_*.go.
 package runstep
@@ -36,6 +37,8 @@ type Spec struct {
 	MaxOutput int
 	// Grace is the time from SIGTERM to SIGKILL; 0 is 5 s.
 	Grace time.Duration
+	// Guard kills the group where this process cannot; nil is none.
+	Guard *Guard
 }
 
 // Result is what a program left. It is recorded in the run's history.
@@ -119,9 +122,18 @@ func Run(ctx context.Context, spec Spec, scrub Scrubber) (Result, error) {
 		return Result{ExitCode: -1}, spec.notStarted(err)
 	}
 	io.begin()
+	group := cmd.Process.Pid
+	guardErr := spec.Guard.add(group)
+	if guardErr != nil {
+		p.kill()
+	}
 	stopped := spec.await(ctx, p)
 	p.kill() // what the program left behind in its group
+	spec.Guard.remove(group)
 	waitErr := p.reap()
+	if guardErr != nil {
+		return Result{ExitCode: -1}, spec.notStarted(guardErr)
+	}
 	result := io.result(exitCode(cmd.ProcessState))
 	if stopped {
 		result.ExitCode = -1

@@ -81,6 +81,17 @@ func helper(args []string) int {
 	case "server": // executes a step, as a server would
 		_, err := Run(context.Background(), self("hold", args[1]), nil)
 		fmt.Println(err)
+	case "guarded-server":
+		spec := self("family", args[1])
+		guard, err := StartGuard(spec.Program, "guard")
+		if err != nil {
+			panic(err)
+		}
+		spec.Guard = guard
+		_, err = Run(context.Background(), spec, nil)
+		fmt.Println(err)
+	case "guard":
+		ServeGuard(os.Stdin)
 	}
 	return 0
 }
@@ -171,8 +182,12 @@ func TestExitCodes(t *testing.T) {
 		wantErr bool
 		final   bool
 	}{
-		{code: 0}, {code: 1, wantErr: true}, {code: 1, ok: []int{0, 1}}, {code: 0, ok: []int{1}, wantErr: true},
-		{code: 2, bad: []int{2, 3}, wantErr: true, final: true}, {code: 4, bad: []int{2, 3}, wantErr: true},
+		{code: 0},
+		{code: 1, wantErr: true},
+		{code: 1, ok: []int{0, 1}},
+		{code: 0, ok: []int{1}, wantErr: true},
+		{code: 2, bad: []int{2, 3}, wantErr: true, final: true},
+		{code: 4, bad: []int{2, 3}, wantErr: true},
 	}
 	for _, c := range cases {
 		spec := self("exit", strconv.Itoa(c.code))
@@ -343,24 +358,75 @@ func TestLeftBehindDescendantsAreKilled(t *testing.T) {
 	}
 }
 
-// A server that is killed takes its programs with it.
+// A server that is killed takes its programs with it; with a guard, also what they have started.
 func TestProgramsDieWithTheirParent(t *testing.T) {
-	if runtime.GOOS != "linux" && runtime.GOOS != "windows" {
-		t.Skip("there is no parent-death signal on " + runtime.GOOS)
+	for mode, count := range map[string]int{"server": 1, "guarded-server": 3} {
+		t.Run(mode, func(t *testing.T) {
+			if mode == "server" && runtime.GOOS != "linux" && runtime.GOOS != "windows" {
+				t.Skip("there is no parent-death signal on " + runtime.GOOS)
+			}
+			w := newWitness(t)
+			spec := self(mode, w.address())
+			server := exec.Command(spec.Program, spec.Args...)
+			server.Env = spec.Env
+			if err := server.Start(); err != nil {
+				t.Fatal(err)
+			}
+			conns := w.alive(count)
+			if err := server.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = server.Wait() // killed
+			w.dead(conns)
+		})
 	}
+}
+
+func TestGuardOverTime(t *testing.T) {
+	t.Setenv(helperEnv, "1")
+	spec := self("print", "out", "")
+	guard, err := StartGuard(spec.Program, "guard")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Guard = guard
+	for range 3 {
+		if got, err := Run(t.Context(), spec, nil); err != nil || got.Stdout != "out" {
+			t.Fatalf("got %+v, %v", got, err)
+		}
+		if len(guard.groups) != 0 {
+			t.Errorf("ended groups stay: %v", guard.groups)
+		}
+		// A guard that has died is replaced.
+		if err := guard.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := guard.cmd.Process.Wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Close kills what is at work.
 	w := newWitness(t)
-	spec := self("server", w.address())
-	server := exec.Command(spec.Program, spec.Args...)
-	server.Env = spec.Env
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	spec = self("hold", w.address())
+	spec.Guard = guard
+	done := make(chan error, 1)
+	go func() {
+		_, err := Run(t.Context(), spec, nil)
+		done <- err
+	}()
 	conns := w.alive(1)
-	if err := server.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = server.Wait() // killed
+	guard.Close()
 	w.dead(conns)
+	if err := <-done; err == nil {
+		t.Error("a killed program is a success")
+	}
+	guard.Close()
+	if _, err := Run(t.Context(), spec, nil); !errors.Is(err, errGuardClosed) {
+		t.Errorf("a closed guard guards: %v", err)
+	}
+	if _, err := StartGuard("/no/such/program"); err == nil {
+		t.Error("a guard that does not exist was started")
+	}
 }
 
 func TestOutputIsScrubbed(t *testing.T) {

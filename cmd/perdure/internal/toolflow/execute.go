@@ -144,7 +144,7 @@ func (x executor) program(ctx context.Context, r *toolfile.Run, scope template.S
 	}
 	result, err := runstep.Run(ctx, runstep.Spec{
 		Program: r.Program, Args: args, Dir: r.Dir, Env: runstep.Environ(x.env(), r.Pass, set), Stdin: stdin,
-		OK: r.OK, Final: r.Final, MaxOutput: r.MaxOutput,
+		OK: r.OK, Final: r.Final, MaxOutput: r.MaxOutput, Guard: x.deps.Guard,
 	}, vault.Scrubber())
 	if err != nil {
 		return effectRecord{}, err

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/perdure/perdure/cmd/perdure/internal/runstep"
 	"github.com/perdure/perdure/cmd/perdure/internal/template"
 	"github.com/perdure/perdure/cmd/perdure/internal/toolfile"
 	"github.com/perdure/perdure/workflow"
@@ -20,6 +21,8 @@ const maxItems = 10_000
 type Deps struct {
 	// Env looks up the server's environment; nil is os.LookupEnv.
 	Env func(name string) (string, bool)
+	// Guard kills the programs of steps where this process cannot; nil is none.
+	Guard *runstep.Guard
 }
 
 // Flow is a tool as a workflow. It implements workflow.Definition.

@@ -63,11 +63,13 @@ func TestResults(t *testing.T) {
   steps:
   - {name: a, run: [printf, one]}
   - {name: b, when: input.n > 5, run: [printf, two]}`, want: `"one"`},
-		{name: "types are kept", body: `
+		{
+			name: "types are kept", body: `
   steps:
   - {name: a, run: [printf, '{"x": 12345678901234567, "y": [true, null]}'], parse: json}
   result: {x: "${steps.a.value.x}", y: "${steps.a.value.y}", code: "${steps.a.exit_code}", text: "n is ${input.n}", whole: "${input}"}`,
-			want: `{"x":12345678901234567,"y":[true,null],"code":0,"text":"n is 3","whole":{"n":3,"list":["a","b"]}}`},
+			want: `{"x":12345678901234567,"y":[true,null],"code":0,"text":"n is 3","whole":{"n":3,"list":["a","b"]}}`,
+		},
 		{name: "lines", body: `
   steps:
   - {name: a, run: [printf, 'b\na\n'], parse: lines}
