@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -36,8 +37,10 @@ func (w *waiting) askSession(ctx context.Context, open []history.Interrupt) {
 const maxAsks = 3
 
 // askAndAnswer asks the session one question and gives its answer to the run. What goes wrong leaves the question
-// open: the client can still answer it in another way.
-func (s *Server) askAndAnswer(ctx context.Context, session *mcp.ServerSession, r *request, run history.Run, in history.Interrupt, meta mcp.Meta) {
+// open, and gives false: the client can still answer it in another way.
+func (s *Server) askAndAnswer(ctx context.Context, session *mcp.ServerSession, r *request, run history.Run, in history.Interrupt, meta mcp.Meta) bool {
+	ctx, cancel := s.whileOpen(ctx, run.ID, in.Key)
+	defer cancel()
 	for range maxAsks {
 		q, err := inputRequest(&in)
 		if err == nil {
@@ -47,13 +50,39 @@ func (s *Server) askAndAnswer(ctx context.Context, session *mcp.ServerSession, r
 			}
 		}
 		if err == nil || ctx.Err() != nil {
-			return
+			return err == nil
 		}
 		s.opts.Logger.InfoContext(ctx, "question was not answered by its client", "run", run.ID, "key", in.Key, "error", err)
 		if !isUnfit(err) {
-			return
+			return false
 		}
 	}
+	return false
+}
+
+// whileOpen returns a context that ends when the question is no longer open, and at shutdown: the client then takes
+// the question back.
+func (s *Server) whileOpen(ctx context.Context, id history.RunID, key string) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	changed, stop := s.engine.Watch(id)
+	go func() {
+		defer stop()
+		defer cancel()
+		for {
+			open, err := s.engine.Interrupts(ctx, id)
+			if err == nil && !slices.ContainsFunc(open, func(in history.Interrupt) bool { return in.Key == key }) {
+				return
+			}
+			select {
+			case <-changed:
+			case <-s.inflight.drain:
+				return
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return ctx, cancel
 }
 
 // isUnfit reports whether the client's answer did not fit the question.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -109,9 +108,9 @@ func (s *Server) taskResult2025(ctx context.Context, session *mcp.ServerSession,
 func (s *Server) await2025(ctx context.Context, session *mcp.ServerSession, r *request, v *view) (json.RawMessage, error) {
 	changed, stop := s.engine.Watch(v.run.ID)
 	defer stop()
-	defer s.polled.enterResult(v.run.TaskID)()
+	defer s.sessions.enterResult(v.run.TaskID)()
 	w := &waiting{call: &call{request: r}, server: s, run: v.run}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := s.sessions.bind(ctx, session)
 	defer w.asking.Wait()
 	defer cancel()
 	for {
@@ -191,57 +190,6 @@ func (s *Server) listTasks2025(ctx context.Context, _ *mcp.ServerSession, p *lis
 	return s.encode(out)
 }
 
-// pollTable remembers how often a session has seen a question in tasks/get. There are two kinds of clients: one calls
-// tasks/result as soon as it sees input_required, and is asked there; the other calls it only when the task is over,
-// and expects to be asked on the session's own stream. So a question is asked there when it is seen for the second
-// time while no tasks/result waits.
-type pollTable struct {
-	mu      sync.Mutex
-	seen    map[*mcp.ServerSession]map[string]int // guarded by mu; an entry goes with its session
-	results map[string]int                        // guarded by mu; tasks/result requests that wait, by task
-}
-
-// enterResult counts a waiting tasks/result; the returned function counts it out.
-func (t *pollTable) enterResult(taskID string) func() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.results == nil {
-		t.results = map[string]int{}
-	}
-	t.results[taskID]++
-	return func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if t.results[taskID]--; t.results[taskID] == 0 {
-			delete(t.results, taskID)
-		}
-	}
-}
-
-// due counts a poll and reports whether the question is to be asked now.
-func (t *pollTable) due(session *mcp.ServerSession, taskID, key string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.results[taskID] > 0 {
-		return false
-	}
-	if t.seen == nil {
-		t.seen = map[*mcp.ServerSession]map[string]int{}
-	}
-	if t.seen[session] == nil {
-		t.seen[session] = map[string]int{}
-		go func() {
-			_ = session.Wait() // why it ended does not matter here
-			t.mu.Lock()
-			defer t.mu.Unlock()
-			delete(t.seen, session)
-		}()
-	}
-	n := t.seen[session][taskID+"/"+key] + 1
-	t.seen[session][taskID+"/"+key] = n
-	return n == 2
-}
-
 // elicitOnPoll2025 asks the questions that a polling client has seen twice, on the session's own stream.
 func (s *Server) elicitOnPoll2025(session *mcp.ServerSession, r *request, v *view) {
 	if status2025(v) != InputRequired {
@@ -249,11 +197,16 @@ func (s *Server) elicitOnPoll2025(session *mcp.ServerSession, r *request, v *vie
 	}
 	for i := range v.questions {
 		in := v.questions[i]
-		if !acceptedBy(r.accepts, &in) || !s.polled.due(session, v.run.TaskID, in.Key) {
+		if !acceptedBy(r.accepts, &in) || !s.sessions.due(session, v.run.TaskID, in.Key) {
 			continue
 		}
 		// A fresh context: one that stems from the request would send the question on the request's stream.
-		ctx := context.Background()
-		go s.askAndAnswer(ctx, session, r, v.run, in, relatedMeta(v.run.TaskID))
+		ctx, cancel := s.sessions.bind(context.Background(), session)
+		s.sessions.asking.Go(func() {
+			defer cancel()
+			if !s.askAndAnswer(ctx, session, r, v.run, in, relatedMeta(v.run.TaskID)) {
+				s.sessions.lost(session, v.run.TaskID, in.Key)
+			}
+		})
 	}
 }

@@ -24,6 +24,7 @@ const (
 	headerVersion = "Mcp-Protocol-Version"
 	headerMethod  = "Mcp-Method"
 	headerName    = "Mcp-Name"
+	headerSession = "Mcp-Session-Id"
 )
 
 // HTTPOptions configures [Server.Handler]. The zero value is useful.
@@ -133,6 +134,9 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if !h.admit(w, r) {
 		return
+	}
+	if r.Method == http.MethodDelete { // the SDK waits for the session's requests
+		h.server.sessions.end(r.Header.Get(headerSession))
 	}
 	if r.Method != http.MethodPost {
 		if r.Header.Get(headerVersion) >= revision2026 {

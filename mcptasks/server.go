@@ -16,7 +16,7 @@ type Server struct {
 	mcp      *mcp.Server
 	routes   routeTable
 	listens  listenTable
-	polled   pollTable
+	sessions sessionTable
 	inflight *inflight
 	// now is the clock that tokens expire by.
 	now func() time.Time

@@ -44,11 +44,11 @@ func (s *Server) answerWithin(ctx context.Context, c *call, route *boundRoute, r
 	}
 	defer s.inflight.end()
 	w := &waiting{call: c, server: s, route: route, req: req, args: args, run: run}
-	wctx, cancel := context.WithCancel(ctx)
+	wctx, cancel := s.sessions.bind(ctx, c.session)
 	res, err := w.wait(wctx)
 	cancel()
 	w.asking.Wait()
-	if ctx.Err() != nil && route.CancelWithRequest && !w.run.Status.Terminal() {
+	if wctx.Err() != nil && errors.Is(err, context.Canceled) && route.CancelWithRequest && !w.run.Status.Terminal() {
 		if _, cerr := s.engine.Cancel(context.WithoutCancel(ctx), run.ID, c.caller.Principal, "the client went away"); cerr != nil {
 			s.opts.Logger.ErrorContext(ctx, "run of a cancelled request could not be cancelled", "error", cerr)
 		}

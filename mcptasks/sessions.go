@@ -1,0 +1,130 @@
+package mcptasks
+
+import (
+	"context"
+	"math"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// sessionTable holds what belongs to sessions of revisions before 2026-07-28.
+//
+// It ends what waits in a session when the session ends: the SDK closes a session only once its requests are done.
+//
+// And it remembers how often a session has seen a question in tasks/get. There are two kinds of clients: one calls
+// tasks/result as soon as it sees input_required, and is asked there; the other calls it only when the task is over,
+// and expects to be asked on the session's own stream. So a question is asked there when it is seen for the second
+// time while no tasks/result waits.
+type sessionTable struct {
+	mu      sync.Mutex
+	open    map[*mcp.ServerSession]*sessionState // guarded by mu; an entry goes with its session
+	results map[string]int                       // guarded by mu; tasks/result requests that wait, by task
+	// asking counts the questions on sessions' own streams.
+	asking sync.WaitGroup
+}
+
+type sessionState struct {
+	ctx    context.Context // ends with the session
+	end    context.CancelFunc
+	polled map[string]*polledQuestion
+}
+
+// polledQuestion counts the polls that have shown one question, and how often it was asked.
+type polledQuestion struct{ polls, asks int }
+
+// state returns the session's entry. mu is held.
+func (t *sessionTable) state(session *mcp.ServerSession) *sessionState {
+	if s := t.open[session]; s != nil {
+		return s
+	}
+	if t.open == nil {
+		t.open = map[*mcp.ServerSession]*sessionState{}
+	}
+	s := &sessionState{polled: map[string]*polledQuestion{}}
+	s.ctx, s.end = context.WithCancel(context.Background())
+	t.open[session] = s
+	go func() {
+		_ = session.Wait() // why it ended does not matter here
+		s.end()
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.open, session)
+	}()
+	return s
+}
+
+// bind returns a context that ends with ctx and with the session. A stateless request's session is the request.
+func (t *sessionTable) bind(ctx context.Context, session *mcp.ServerSession) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	if session == nil || session.ID() == "" {
+		return ctx, cancel
+	}
+	t.mu.Lock()
+	s := t.state(session)
+	t.mu.Unlock()
+	unbind := context.AfterFunc(s.ctx, cancel)
+	return ctx, func() {
+		unbind()
+		cancel()
+	}
+}
+
+// end ends what waits in the session with this id, so that the session can be closed.
+func (t *sessionTable) end(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for session, s := range t.open {
+		if id != "" && session.ID() == id {
+			s.end()
+		}
+	}
+}
+
+// enterResult counts a waiting tasks/result; the returned function counts it out.
+func (t *sessionTable) enterResult(taskID string) func() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.results == nil {
+		t.results = map[string]int{}
+	}
+	t.results[taskID]++
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.results[taskID]--; t.results[taskID] == 0 {
+			delete(t.results, taskID)
+		}
+	}
+}
+
+// due counts a poll and reports whether the question is to be asked now.
+func (t *sessionTable) due(session *mcp.ServerSession, taskID, key string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.results[taskID] > 0 {
+		return false
+	}
+	polled := t.state(session).polled
+	q := polled[taskID+"/"+key]
+	if q == nil {
+		q = &polledQuestion{}
+		polled[taskID+"/"+key] = q
+	}
+	q.polls++
+	if q.polls < 2 || q.asks >= maxAsks {
+		return false
+	}
+	q.polls = math.MinInt // not again, unless lost says so
+	q.asks++
+	return true
+}
+
+// lost says that the question did not reach the client: the next poll asks again.
+func (t *sessionTable) lost(session *mcp.ServerSession, taskID, key string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.open[session]; s != nil && s.polled[taskID+"/"+key] != nil {
+		s.polled[taskID+"/"+key].polls = 1
+	}
+}
