@@ -36,7 +36,7 @@ type Engine struct {
 	env *cel.Env
 }
 
-// New makes an engine. It costs about a millisecond: keep it.
+// New makes an engine. It costs about a tenth of a millisecond.
 func New() (*Engine, error) {
 	options := []cel.EnvOption{
 		cel.OptionalTypes(),
