@@ -8,12 +8,15 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
 	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/workflow"
 )
 
-// decodeAnswer turns a client's response to the question into the engine's form. The engine checks it against the
-// question; this checks only that it is a response to that method at all.
+// decodeAnswer turns a client's response to the question into the engine's form. A response that is none to that
+// method at all is refused here, and so is one that does not fit a form of this protocol (*workflow.AnswerError); the
+// engine checks what a workflow's own question asks for.
 func decodeAnswer(in *history.Interrupt, raw json.RawMessage) (workflow.Answer, error) {
 	fail := func(want string) (workflow.Answer, error) {
 		return workflow.Answer{}, invalidParams("inputResponses[%q]: want %s", in.Key, want)
@@ -48,13 +51,41 @@ func decodeAnswer(in *history.Interrupt, raw json.RawMessage) (workflow.Answer, 
 	}
 	switch r.Action {
 	case "accept":
-		return workflow.Answer{Action: workflow.Accept, Content: r.Content}, nil
+		return workflow.Answer{Action: workflow.Accept, Content: r.Content}, checkForm(in, r.Content)
 	case "decline":
 		return workflow.Answer{Action: workflow.Decline, Reason: declineReason(r.Content)}, nil
 	case "cancel":
 		return workflow.Answer{Action: workflow.Dismiss}, nil
 	}
 	return fail(`"action" to be one of accept, decline and cancel`)
+}
+
+// checkForm holds the content against the schema of an elicitation form; a page that is opened by URL gives none.
+func checkForm(in *history.Interrupt, content json.RawMessage) error {
+	if in.Method != methodElicit || elicitMode(in.Body) == "url" {
+		return nil
+	}
+	var form struct {
+		RequestedSchema *jsonschema.Schema `json:"requestedSchema"`
+	}
+	if err := json.Unmarshal(in.Body, &form); err != nil {
+		return fmt.Errorf("question %s: %w", in.Key, err)
+	}
+	if form.RequestedSchema == nil {
+		return nil
+	}
+	schema, err := form.RequestedSchema.Resolve(nil)
+	if err != nil {
+		return fmt.Errorf("question %s: %w", in.Key, err)
+	}
+	var v any
+	if err := json.Unmarshal(content, &v); err != nil {
+		return &workflow.AnswerError{Field: "content", Reason: "want an object that fits the requested schema"}
+	}
+	if err := schema.Validate(v); err != nil {
+		return &workflow.AnswerError{Field: "content", Reason: shorten(schemaText(err))}
+	}
+	return nil
 }
 
 // declineReason takes the reason that some clients send along with a refusal.
@@ -80,25 +111,30 @@ func (s *Server) answer(ctx context.Context, run *history.Run, accepts []string,
 		return err
 	}
 	answers := map[string]workflow.Answer{}
+	var unfit []error
 	for i := range open {
 		raw, given := responses[open[i].Key]
 		if !given || !acceptedBy(accepts, &open[i]) {
 			continue
 		}
 		a, err := decodeAnswer(&open[i], raw)
-		if err != nil {
+		var bad *workflow.AnswerError
+		switch {
+		case err == nil:
+			answers[open[i].Key] = a
+		case errors.As(err, &bad):
+			unfit = append(unfit, misfit(open[i].Key, bad))
+		default:
 			return err
 		}
-		answers[open[i].Key] = a
 	}
-	var unfit []error
 	for _, key := range slices.Sorted(maps.Keys(answers)) {
 		err := s.engine.Answer(ctx, run.ID, key, answers[key], run.Principal)
 		var bad *workflow.AnswerError
 		switch {
 		case err == nil, errors.Is(err, history.ErrAnswered), errors.Is(err, history.ErrNotFound), errors.Is(err, history.ErrTerminal):
 		case errors.As(err, &bad):
-			unfit = append(unfit, fmt.Errorf("inputResponses[%q]: %s", key, bad.Error()))
+			unfit = append(unfit, misfit(key, bad))
 		default:
 			return err
 		}
@@ -107,4 +143,8 @@ func (s *Server) answer(ctx context.Context, run *history.Run, accepts []string,
 		return invalidParams("%s", errors.Join(unfit...).Error())
 	}
 	return nil
+}
+
+func misfit(key string, bad *workflow.AnswerError) error {
+	return fmt.Errorf("inputResponses[%q]: %w", key, bad)
 }

@@ -2,6 +2,8 @@ package mcptasks
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -288,6 +290,20 @@ func TestEngineErrorsAreSafe(t *testing.T) {
 	if m.code() != -32603 || !strings.Contains(m.Error.Message, "not available") {
 		t.Errorf("%s", m.raw)
 	}
+	h.engine.setFault(nil)
+	h.engine.refuse = fmt.Errorf("start: the input does not decode into main.secret: %w", history.ErrInvalid)
+	if m := h.call(nil, post{}); m.code() != -32602 || strings.Contains(m.raw, "secret") {
+		t.Errorf("%s", m.raw)
+	}
+	h.engine.refuse = fmt.Errorf("start: %w", history.ErrFull)
+	if m := h.call(nil, post{}); m.code() != -32603 || !strings.Contains(m.raw, "no space left") {
+		t.Errorf("%s", m.raw)
+	}
+	h.engine.refuse = errors.New("disk /secret is on fire")
+	if m := h.call(nil, post{}); m.code() != -32603 || m.Error.Message != "internal error" {
+		t.Errorf("%s", m.raw)
+	}
+	h.engine.refuse = nil
 	if m := h.call(map[string]any{"size": strings.Repeat("x", 2<<20)}, post{}); m.code() != -32602 || !strings.Contains(m.raw, "too large") {
 		t.Errorf("%.300s", m.raw)
 	}

@@ -38,6 +38,9 @@ func (s *Server) protocolError(ctx context.Context, op string, err error) error 
 		return invalidParams("the idempotency key was used before with another tool or other arguments")
 	case errors.Is(err, history.ErrTooLarge):
 		return invalidParams("too large: the arguments or the answer are over the server's limit")
+	case errors.Is(err, history.ErrInvalid):
+		s.opts.Logger.WarnContext(ctx, "request refused", "operation", op, "error", err)
+		return invalidParams("the arguments fit the tool's input schema, but are not what its workflow takes")
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return internalError("the request was cancelled before its outcome was known")
 	}

@@ -23,6 +23,7 @@ type fakeEngine struct {
 	watchers map[history.RunID]map[chan struct{}]bool
 	clock    history.Time
 	fault    error // what every read answers, where it is set
+	refuse   error // what every start answers, where it is set
 	starts   int   // runs created
 	reads    int
 }
@@ -58,6 +59,9 @@ func (e *fakeEngine) until(condition func() bool) {
 func (e *fakeEngine) StartRun(_ context.Context, s history.Start) (history.Run, bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.refuse != nil {
+		return history.Run{}, false, e.refuse
+	}
 	s.Spec.InputDigest = history.Sum(s.Input)
 	for _, r := range e.runs {
 		if s.Spec.Key == "" || r.run.Tenant != s.Spec.Tenant || r.run.Key != s.Spec.Key {

@@ -127,6 +127,8 @@ func (v *view) standing() string {
 		return "The task is blocked until an operator has looked at it."
 	case v.run.Questions > 0:
 		return "The task waits for an answer from an operator."
+	case v.run.Status == history.StatusReady && v.run.Reason != "":
+		return "The task waits for a worker."
 	}
 	return ""
 }

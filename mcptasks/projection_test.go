@@ -54,6 +54,7 @@ func projections() map[string]func(v *view) {
 	message := func(v *view) { v.run.Message = "half way" }
 	return map[string]func(v *view){
 		"queued":                      status(history.StatusReady),
+		"no worker":                   with(status(history.StatusReady), func(v *view) { v.run.Reason = "no worker for secret v3" }),
 		"running":                     with(status(history.StatusRunning), message),
 		"waiting for a timer":         status(history.StatusWaiting),
 		"paused":                      with(status(history.StatusPaused), message),

@@ -33,7 +33,7 @@ type Route struct {
 	// Tool is what clients see: name (1 to 128 bytes of A-Z a-z 0-9 _ - .), description, input schema, optionally an
 	// output schema. It must not be changed afterwards.
 	Tool *mcp.Tool
-	// Workflow and Version name the code that does the work: 1 to 256 bytes, and 1 or more.
+	// Workflow and Version name the code that does the work: a name as history.CheckName wants it, and 1 or more.
 	Workflow string
 	Version  int
 	// Tenants are those who may see and call the tool. Empty means all.
@@ -78,8 +78,6 @@ type boundRoute struct {
 	input *jsonschema.Resolved
 }
 
-const maxName = 256
-
 func bindRoute(r Route, o Options) (*boundRoute, error) {
 	if r.Tool == nil {
 		return nil, &RouteError{Reason: "has no tool"}
@@ -92,8 +90,8 @@ func bindRoute(r Route, o Options) (*boundRoute, error) {
 		return nil, fail("the name must have 1 to 128 characters of A-Z, a-z, 0-9, '_', '-' and '.'")
 	case isHelperTool(r.Tool.Name) && !o.NoHelperTools:
 		return nil, fail("the name is that of a helper tool; choose another, or set NoHelperTools")
-	case r.Workflow == "" || len(r.Workflow) > maxName:
-		return nil, fail("the workflow's name has %d bytes, want 1 to %d", len(r.Workflow), maxName)
+	case history.CheckName("workflow", r.Workflow) != nil:
+		return nil, fail("%v", history.CheckName("workflow", r.Workflow))
 	case r.Version < 1:
 		return nil, fail("version is %d, want 1 or more", r.Version)
 	case r.Support != "" && r.Support != Optional && r.Support != Required:

@@ -1,0 +1,230 @@
+//lint:file-ignore SA1019 roots and sampling are deprecated (SEP-2577) and still served for as long as clients have them
+
+package mcptasks_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/perdure/perdure/engine"
+	"github.com/perdure/perdure/engine/boltstore"
+	"github.com/perdure/perdure/mcptasks"
+	"github.com/perdure/perdure/workflow"
+)
+
+// service is a server on the real engine and a bbolt file.
+type service struct {
+	*testing.T
+	engine *engine.Engine
+	server *mcptasks.Server
+	url    string
+}
+
+func newService(t *testing.T, defs ...workflow.Definition) *service {
+	t.Helper()
+	store, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	eng, err := engine.New(store, engine.Options{Workflows: defs, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := mcptasks.NewServer(eng, mcptasks.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var routes []mcptasks.Route
+	for _, d := range defs {
+		routes = append(routes, mcptasks.Route{
+			Tool:     &mcp.Tool{Name: d.Key().Name, InputSchema: json.RawMessage(`{"type":"object"}`)},
+			Workflow: d.Key().Name, Version: d.Key().Version,
+		})
+	}
+	if err := server.SetRoutes(routes...); err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(server.Handler(mcptasks.HTTPOptions{}))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		err := errors.Join(server.Shutdown(ctx), eng.Close(ctx))
+		http.DefaultClient.CloseIdleConnections()
+		srv.Close()
+		err = errors.Join(err, store.Verify(ctx, func(v engine.Violation) { t.Errorf("violation: %+v", v) }), store.Close())
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	return &service{T: t, engine: eng, server: server, url: srv.URL}
+}
+
+func (s *service) client(o mcptasks.ClientOptions) *mcptasks.Client {
+	s.Helper()
+	o.MinPoll, o.MaxPoll = time.Millisecond, 20*time.Millisecond
+	c, err := mcptasks.NewClient(func(context.Context) (mcp.Transport, error) {
+		return &mcp.StreamableClientTransport{Endpoint: s.url, HTTPClient: http.DefaultClient}, nil
+	}, o)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			s.Log(err)
+		}
+	})
+	return c
+}
+
+// call calls the tool and waits for the text of its result.
+func (s *service) call(c *mcptasks.Client, tool string) string {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
+	defer cancel()
+	out, err := c.Call(ctx, mcptasks.CallRequest{Tool: tool})
+	if err != nil || out.Task == nil {
+		s.Fatalf("%s: %+v, %v", tool, out, err)
+	}
+	r, err := c.Wait(ctx, out.Task, mcptasks.WaitOptions{})
+	if err != nil {
+		s.Fatalf("%s: %v", tool, err)
+	}
+	return r.Content[0].(*mcp.TextContent).Text
+}
+
+type order struct {
+	Item  string `json:"item"`
+	Count int    `json:"count"`
+}
+
+func TestWorkflowAsksInTheProtocolsTerms(t *testing.T) {
+	form := &mcp.ElicitParams{Message: "How many?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)}
+	s := newService(t,
+		workflow.Define("form", 1, func(ctx workflow.Context, _ struct{}) (string, error) {
+			r, err := mcptasks.Elicit(ctx, "count", form)
+			if err != nil {
+				return "", err
+			}
+			return fmt.Sprint(r.Action, " ", r.Content["n"]), nil
+		}),
+		workflow.Define("page", 1, func(ctx workflow.Context, _ struct{}) (string, error) {
+			r, err := mcptasks.Elicit(ctx, "page", &mcp.ElicitParams{Message: "Sign in", URL: "https://example.com", ElicitationID: "1"})
+			if err != nil {
+				return "", err
+			}
+			return r.Action, nil
+		}),
+		workflow.Define("model", 1, func(ctx workflow.Context, _ struct{}) (string, error) {
+			r, err := mcptasks.Sample(ctx, "joke", &mcp.CreateMessageWithToolsParams{MaxTokens: 9, Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}}})
+			if err != nil {
+				return "", err
+			}
+			return r.Model + ": " + r.Content[0].(*mcp.TextContent).Text, nil
+		}),
+		workflow.Define("roots", 1, func(ctx workflow.Context, _ struct{}) (string, error) {
+			r, err := mcptasks.Roots(ctx, "roots")
+			if err != nil {
+				return "", err
+			}
+			return r.Roots[0].URI, nil
+		}),
+		workflow.Define("approval", 1, func(ctx workflow.Context, _ struct{}) (order, error) {
+			return mcptasks.Approve(ctx, "order", "Order this?", order{Item: "tea", Count: 2})
+		}),
+		workflow.Define("misuse", 1, func(ctx workflow.Context, _ struct{}) (string, error) {
+			_, err := mcptasks.Elicit(ctx, "x", nil)
+			return "", err
+		}),
+	)
+	answers := make(chan map[string]any, 9)
+	c := s.client(mcptasks.ClientOptions{
+		ElicitURL: true,
+		Elicit: func(_ context.Context, q *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+			if q.Mode == "url" {
+				return &mcp.ElicitResult{Action: "decline"}, nil
+			}
+			return &mcp.ElicitResult{Action: "accept", Content: <-answers}, nil
+		},
+		Sample: func(context.Context, *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
+			return &mcp.CreateMessageWithToolsResult{Model: "m", Role: "assistant", Content: []mcp.Content{&mcp.TextContent{Text: "ha"}}}, nil
+		},
+		Roots: []*mcp.Root{{URI: "file:///a"}},
+	})
+	answers <- map[string]any{"n": "two"} // does not fit: asked again
+	answers <- map[string]any{"n": 2}
+	answers <- map[string]any{"decision": "approve"}
+	for _, tool := range []struct{ name, want string }{
+		{"form", "accept 2"},
+		{"page", "decline"},
+		{"model", "m: ha"},
+		{"roots", "file:///a"},
+		{"approval", `{"item":"tea","count":2}`},
+		{"misuse", "no message"},
+	} {
+		if got := s.call(c, tool.name); !strings.Contains(got, tool.want) {
+			t.Errorf("%s: %q, want %q", tool.name, got, tool.want)
+		}
+	}
+	answers <- map[string]any{"decision": "edit", "value": `{"item":"tea","count":"many"}`} // does not fit the proposal
+	answers <- map[string]any{"decision": "edit", "value": `{"item":"tea","count":3}`}
+	if got := s.call(c, "approval"); got != `{"item":"tea","count":3}` {
+		t.Errorf("edited: %s", got)
+	}
+	answers <- map[string]any{"decision": "reject", "reason": "no tea"}
+	if got := s.call(c, "approval"); !strings.Contains(got, "no tea") {
+		t.Errorf("rejected: %s", got)
+	}
+}
+
+func TestUndeclaredKindGoesToAnOperator(t *testing.T) {
+	s := newService(t, workflow.Define("model", 1, func(ctx workflow.Context, _ struct{}) (string, error) {
+		r, err := mcptasks.Sample(ctx, "joke", &mcp.CreateMessageWithToolsParams{MaxTokens: 9})
+		if err != nil {
+			return "", err
+		}
+		return r.Model, nil
+	}))
+	c := s.client(mcptasks.ClientOptions{})
+	out, err := c.Call(t.Context(), mcptasks.CallRequest{Tool: "model"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := s.engine.RunByTask(t.Context(), out.Task.TaskID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for run, err = range s.engine.Follow(t.Context(), run.ID) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if run.Questions > 0 {
+			break
+		}
+	}
+	open, err := s.engine.Interrupts(t.Context(), run.ID)
+	if err != nil || len(open) != 1 || !open[0].OperatorOnly {
+		t.Fatalf("%+v, %v", open, err)
+	}
+	if d, err := c.Get(t.Context(), out.Task.TaskID); err != nil || d.Status != mcptasks.Working || !strings.Contains(d.StatusMessage, "operator") {
+		t.Errorf("%+v, %v", d, err)
+	}
+	a := workflow.Answer{Action: workflow.Accept, Content: json.RawMessage(`{"model":"operator","role":"assistant","content":{"type":"text","text":"x"}}`)}
+	if err := s.engine.Answer(t.Context(), run.ID, open[0].Key, a, "operator"); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := c.Wait(t.Context(), out.Task, mcptasks.WaitOptions{}); err != nil || r.IsError {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
