@@ -186,7 +186,8 @@ func (s Spec) notStarted(err error) error {
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
 		e.final, e.Message, e.Hint = true, "is not on the server's PATH", "install it, or give its path"
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.ENOEXEC), errors.Is(err, syscall.E2BIG), errors.Is(err, exec.ErrDot):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, exec.ErrDot),
+		errors.Is(err, syscall.ENOEXEC), errors.Is(err, syscall.E2BIG), errors.Is(err, syscall.EINVAL):
 		e.final = true
 		if _, statErr := os.Stat(s.Dir); s.Dir != "" && statErr != nil {
 			e.Message, e.Hint = "cannot be started: its folder does not exist: "+s.Dir, "make the folder, or change dir"

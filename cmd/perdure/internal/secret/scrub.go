@@ -73,6 +73,9 @@ func encodings(value string) []string {
 		unquote(strings.TrimSuffix(plain.String(), "\n")), unquote(string(escaped)), unquote(strconv.Quote(value)), unquote(strconv.QuoteToASCII(value)),
 		hex.EncodeToString([]byte(value)), strings.ToUpper(hex.EncodeToString([]byte(value))),
 	}
+	for _, text := range out[3:5] { // some JSON encoders escape slashes
+		out = append(out, strings.ReplaceAll(text, "/", `\/`))
+	}
 	for _, text := range out[:3] {
 		out = append(out, percent.ReplaceAllStringFunc(text, strings.ToLower))
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"reflect"
 	"strconv"
 	"time"
 
@@ -149,7 +150,7 @@ func (x executor) program(ctx context.Context, r *toolfile.Run, scope template.S
 	if err != nil {
 		return effectRecord{}, err
 	}
-	if err := parses(r.Parse, result.Stdout, result.Truncated); err != nil {
+	if result.Stdout, err = recorded(r.Parse, result.Stdout, result.Truncated, vault.Scrubber()); err != nil {
 		return effectRecord{}, fmt.Errorf("%s: %w", r.Program, err)
 	}
 	return effectRecord{Run: &result}, nil
@@ -175,7 +176,7 @@ func (x executor) request(ctx context.Context, h *toolfile.HTTP, scope template.
 	if err != nil {
 		return effectRecord{}, err
 	}
-	if err := parses(h.Parse, result.Body, result.Truncated); err != nil {
+	if result.Body, err = recorded(h.Parse, result.Body, result.Truncated, vault.Scrubber()); err != nil {
 		return effectRecord{}, err
 	}
 	return effectRecord{HTTP: &result}, nil
@@ -203,11 +204,41 @@ func (x executor) body(h *toolfile.HTTP, header map[string]string, scope templat
 	return encode(value)
 }
 
-// parses proves that an output has the form that the file promises, before it is recorded.
-func parses(parse, output string, truncated bool) error {
+// recorded proves that an output has the form that the file promises, and returns what is recorded of it. JSON can
+// write a secret with escapes of its own choice: where its texts hold one, it is written anew.
+func recorded(parse, output string, truncated bool, scrub *secret.Scrubber) (string, error) {
 	if parse == toolfile.ParseJSON && truncated {
-		return errors.New("the output is longer than max_output, so that its JSON is cut")
+		return "", errors.New("the output is longer than max_output, so that its JSON is cut")
 	}
-	_, err := toolfile.ParseOutput(parse, output)
-	return err
+	value, err := toolfile.ParseOutput(parse, output)
+	if err != nil || parse != toolfile.ParseJSON {
+		return output, err
+	}
+	clean := scrubValue(value, scrub)
+	if reflect.DeepEqual(value, clean) {
+		return output, nil
+	}
+	data, err := encode(clean)
+	return string(data), err
+}
+
+// scrubValue returns a JSON value without secrets in its texts and keys.
+func scrubValue(value any, scrub *secret.Scrubber) any {
+	switch v := value.(type) {
+	case string:
+		return scrub.Text(v)
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = scrubValue(v[i], scrub)
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for key, field := range v {
+			out[scrub.Text(key)] = scrubValue(field, scrub)
+		}
+		return out
+	}
+	return value
 }

@@ -292,6 +292,7 @@ func TestSecretsAreNotRecorded(t *testing.T) {
 	text := "secrets: {T: {env: MY_T}}\n" + steps(`
   steps:
   - {name: a, run: [sh, -c, 'printf %s "$T" > seen; echo "$T"; echo "$T" >&2; printf %s "$T" | base64; cat'], env: {T: "${secret:T}"}, stdin: "${secret:T}"}
+  - {name: j, parse: json, run: [printf, "%s", '{"k": "\u0068unter2+hunter2\/hunter2"}'], env: {T: "${secret:T}"}}
   - {name: b, run: [sh, -c, 'echo "$1"; exit 1', sh, "${secret:T}"], on_error: continue}
   - {name: c, run: [sh, -c, 'echo "$T" >&2; exit 1'], env: {T: "${secret:T}"}}
 `)
