@@ -358,3 +358,24 @@ func (s *slowCommit) err() error {
 	defer s.mu.Unlock()
 	return s.last
 }
+
+// counting counts the writes of the engine.
+type counting struct {
+	engine.Store
+	starts, commits atomic.Int64
+}
+
+func (c *counting) on(s engine.Store) engine.Store {
+	c.Store = s
+	return c
+}
+
+func (c *counting) Start(ctx context.Context, s history.Start) (history.Run, bool, error) {
+	c.starts.Add(1)
+	return c.Store.Start(ctx, s)
+}
+
+func (c *counting) Commit(ctx context.Context, b history.Batch) (history.State, error) {
+	c.commits.Add(1)
+	return c.Store.Commit(ctx, b)
+}
