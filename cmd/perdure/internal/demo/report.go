@@ -21,7 +21,7 @@ type Report struct {
 	Result json.RawMessage     `json:"result"`
 	// Servers are the processes, in order; each but the last was killed.
 	Servers []int   `json:"servers"`
-	Steps   []Fate `json:"steps"`
+	Steps   []Fate  `json:"steps"`
 	Checks  []Check `json:"checks"`
 
 	timeline []admin.Event
