@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -44,7 +46,9 @@ type director struct {
 	dir    state.Dir
 	admin  *admin.Client
 	server *process
-	acts   int
+
+	telling sync.Mutex // held while a line of the story is written
+	acts    int        // guarded by telling
 }
 
 // Run runs the demo. Its error says what went wrong; a Report with Lost set says that the promise was not kept.
@@ -128,8 +132,10 @@ func chooseFolder(given string) (string, error) {
 
 func (d *director) say(format string, a ...any) { fmt.Fprintf(d.opts.Say, format+"\n", a...) }
 
-// act begins a new paragraph of the story.
+// act tells the next act of the story.
 func (d *director) act(format string, a ...any) {
+	d.telling.Lock()
+	defer d.telling.Unlock()
 	d.acts++
 	d.say("%2d  "+format, append([]any{d.acts}, a...)...)
 }
@@ -177,18 +183,18 @@ func (d *director) play(ctx context.Context) (Report, error) {
 		return Report{}, err
 	}
 	d.act("process %d replays those %d results, and goes on", pids[1], done)
-	if err := d.untilInside(ctx); err != nil {
+	if err := d.untilInside(ctx, ended); err != nil {
 		return Report{}, err
 	}
 	d.act("the step write has written the report; its result is not recorded yet")
 	if pids[2], err = d.killAndRestart(ctx, "inside the step write"); err != nil {
 		return Report{}, err
 	}
-	d.act("process %d runs that one attempt again, under the same idempotency key: it finds the report written", pids[2])
 	end := <-ended
 	if end.err != nil {
 		return Report{}, fmt.Errorf("the task: %w", end.err)
 	}
+	d.act("process %d ran that one attempt again, under the same idempotency key: it found the report written", pids[2])
 	d.act("the task is %s: %s", end.status, present.Short(end.result, 0))
 	return d.judge(ctx, task, pids, end)
 }
@@ -200,8 +206,8 @@ func (d *director) client() (*mcptasks.Client, error) {
 	}
 	return mcptasks.NewClient(dial, mcptasks.ClientOptions{
 		Elicit: func(_ context.Context, q *mcp.ElicitParams) (*mcp.ElicitResult, error) {
-			d.act("the tool asks: %s", present.Clip(q.Message, 110))
-			d.say("    and is answered: approve")
+			message, _, _ := strings.Cut(q.Message, "\n")
+			d.act("the tool asks: %s\n    and is answered: approve", present.Clip(message, 110))
 			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "approve"}}, nil
 		},
 	})
@@ -248,7 +254,7 @@ func (d *director) untilBetweenSteps(ctx context.Context, task string) (steps in
 }
 
 // untilInside waits until the step write has had its effect.
-func (d *director) untilInside(ctx context.Context) error {
+func (d *director) untilInside(ctx context.Context, ended <-chan ending) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -258,6 +264,8 @@ func (d *director) untilInside(ctx context.Context) error {
 		}
 		select {
 		case <-tick.C:
+		case end := <-ended:
+			return fmt.Errorf("the task ended before its second kill: %q, %v", end.status, end.err)
 		case <-d.server.done:
 			return errors.New("the server ended by itself")
 		case <-ctx.Done():

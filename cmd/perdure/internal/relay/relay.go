@@ -169,7 +169,7 @@ func (r *Relay) isPending(id json.RawMessage) bool {
 // fromClient passes a message of the client's on.
 func (r *Relay) fromClient(line []byte) error {
 	if !json.Valid(line) {
-		return r.toClient(failure(nil, codeParse, "the line is not JSON"))
+		return r.toClient(failure(nil, codeParse, "the line is not JSON, or is nested too deep"))
 	}
 	m := read(line)
 	switch {
