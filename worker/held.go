@@ -25,6 +25,9 @@ type held struct {
 	// warned says that the log has been told of the history's length.
 	warned bool
 
+	// over says that the run has ended. guarded by w.mu
+	over bool
+
 	// wake says that facts may have come in.
 	wake chan struct{}
 	// lost is closed when the claim is gone.
@@ -180,7 +183,7 @@ func (h *held) act(ctx context.Context, a *kernel.Activation) (again bool, err e
 	switch a.Next {
 	case history.NextWaiting:
 		h.end()
-		h.w.resident.put(h.id, h.exec)
+		h.w.keep(h)
 		return false, nil
 	case history.NextClosed, history.NextBlocked, history.NextReady:
 		if a.Diverged != nil {

@@ -36,10 +36,10 @@ func newResidents(max int, ttl time.Duration) *residents {
 	return &residents{max: max, ttl: ttl, order: list.New(), byRun: make(map[history.RunID]*list.Element)}
 }
 
-// put keeps an execution, and unloads what is then too many.
-func (r *residents) put(id history.RunID, x *kernel.Execution) {
+// put keeps an execution, and returns what is then too many, for the caller to unload.
+func (r *residents) put(id history.RunID, x *kernel.Execution) (drop []*kernel.Execution) {
 	r.mu.Lock()
-	var drop []*kernel.Execution
+	defer r.mu.Unlock()
 	if old := r.byRun[id]; old != nil {
 		drop = append(drop, r.remove(old))
 	}
@@ -47,8 +47,7 @@ func (r *residents) put(id history.RunID, x *kernel.Execution) {
 	for r.order.Len() > max(r.max, 0) {
 		drop = append(drop, r.remove(r.order.Back()))
 	}
-	r.mu.Unlock()
-	unload(drop)
+	return drop
 }
 
 // take removes and returns the execution of a run, or nil.

@@ -73,6 +73,7 @@ func (w *Worker) freeStalled(ctx context.Context) {
 		h.lose()
 		w.release(ctx, h, w.opts.StallTimeout, "stalled: the workflow's code ran for "+since.Round(time.Second).String()+" without a durable operation")
 		w.forget(h)
+		w.leave(h)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/history"
+	"github.com/perdure/perdure/workflow/kernel"
 )
 
 // maxClaim bounds one call to the store, so that several workers share what is ready.
@@ -36,6 +37,8 @@ type Worker struct {
 	mu sync.Mutex
 	// held are the runs that this worker has a token for. guarded by mu
 	held map[history.RunID]*held
+	// driving are the runs whose goroutines running counts. guarded by mu
+	driving map[*held]struct{}
 	// failed is the store's failure, which ended the worker. guarded by mu
 	failed error
 	// stop ends Run; nil before it began. guarded by mu
@@ -54,6 +57,7 @@ func New(store Store, code Code, opts Options) *Worker {
 		claimed:  make(chan struct{}),
 		resident: newResidents(opts.MaxResident, opts.ResidentFor),
 		held:     make(map[history.RunID]*held),
+		driving:  make(map[*held]struct{}),
 	}
 }
 
@@ -65,16 +69,41 @@ func (w *Worker) Notify(c history.Change) {
 	if c.Ready {
 		w.wake()
 	}
-	h := w.find(c.Run)
-	switch {
-	case h == nil && c.Status.Terminal():
-		w.resident.drop(c.Run)
+	if c.Status.Terminal() {
+		w.over(c.Run) // by our own commit, or from outside
+		return
+	}
+	switch h := w.find(c.Run); {
 	case h == nil:
-	case c.Status.Terminal():
-		h.lose() // by our own commit, or from outside
 	case c.Inbox, c.Due:
 		h.poke()
 	}
+}
+
+// over lets go of a run that has ended.
+func (w *Worker) over(id history.RunID) {
+	w.mu.Lock()
+	h := w.held[id]
+	if h != nil {
+		h.over = true
+	}
+	w.mu.Unlock()
+	if h != nil {
+		h.lose()
+	}
+	w.resident.drop(id)
+}
+
+// keep keeps the execution of a run that waits, unless the run has gone on without it: since the commit that gave it up
+// it may have been claimed again, or have ended.
+func (w *Worker) keep(h *held) {
+	drop := []*kernel.Execution{h.exec}
+	w.mu.Lock()
+	if w.held[h.id] == h && !h.over {
+		drop = w.resident.put(h.id, h.exec)
+	}
+	w.mu.Unlock()
+	unload(drop)
 }
 
 // wake makes the claim loop look for work.
@@ -99,6 +128,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	close(w.claimed)
 	if !w.isDraining() {
 		w.abandonAll(ctx)
+		w.leaveBehind(w.ended())
 	}
 	w.running.Wait()
 	cancel()
@@ -164,13 +194,25 @@ func (w *Worker) begin(ctx context.Context, c history.Claim) {
 	h := newHeld(w, c)
 	w.mu.Lock()
 	w.held[c.Run.ID] = h
+	w.driving[h] = struct{}{}
 	w.mu.Unlock()
+	h.poke() // a fact that was accepted after the claim told nobody
 	nudge(w.busy)
 	w.running.Add(1)
 	go func() {
-		defer w.running.Done()
+		defer w.leave(h)
 		h.drive(ctx)
 	}()
+}
+
+// leave stops waiting for the goroutine of a run: it has ended, or it is in code that does not return.
+func (w *Worker) leave(h *held) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, ok := w.driving[h]; ok {
+		delete(w.driving, h)
+		w.running.Done()
+	}
 }
 
 func (w *Worker) find(id history.RunID) *held {
