@@ -326,10 +326,11 @@ func (env *testEnv) crash(k *killable, defs ...workflow.Definition) {
 // slowCommit holds commits up while on is set, and keeps the error of the last one that was held.
 type slowCommit struct {
 	engine.Store
-	on      atomic.Bool
-	release chan struct{}
-	mu      sync.Mutex
-	last    error
+	on       atomic.Bool
+	noClaims atomic.Bool // gives no more runs
+	release  chan struct{}
+	mu       sync.Mutex
+	last     error
 }
 
 func (s *slowCommit) Commit(ctx context.Context, b history.Batch) (history.State, error) {
@@ -351,6 +352,13 @@ func (s *slowCommit) Renew(ctx context.Context, owner string, ttl time.Duration,
 		return nil, nil // a worker that hangs renews nothing
 	}
 	return s.Store.Renew(ctx, owner, ttl, held)
+}
+
+func (s *slowCommit) Claim(ctx context.Context, r history.ClaimRequest) ([]history.Claim, error) {
+	if s.noClaims.Load() {
+		return nil, nil
+	}
+	return s.Store.Claim(ctx, r)
 }
 
 func (s *slowCommit) err() error {
