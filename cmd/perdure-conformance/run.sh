@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the official MCP conformance runner against this server: the ten tasks-* scenarios, and everything that the
-# revisions 2026-07-28 and 2025-11-25 require. It exits with an error where anything fails.
+# revisions 2026-07-28 and 2025-11-25 require. Then it lets clients that people use drive each tool to its end: ext-tasks
+# in both eras, the tasks of the TypeScript SDK 1.x, and the Inspector. It exits with an error where anything fails.
 #
 #   bash cmd/perdure-conformance/run.sh
 #
@@ -9,8 +10,11 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-runner=@modelcontextprotocol/conformance@0.2.0-alpha.12
-node=node@22.23.3
+runner=(@modelcontextprotocol/conformance@0.2.0-alpha.12 node@22.23.3)
+clients=(
+	@modelcontextprotocol/ext-tasks@0.2.2 @modelcontextprotocol/client@2.4.0
+	@modelcontextprotocol/sdk@1.32.2 @modelcontextprotocol/inspector@2.12.0
+)
 scenarios=(
 	tasks-lifecycle tasks-capability-negotiation tasks-wire-fields tasks-request-state-removal tasks-mrtr-input
 	tasks-request-headers tasks-dispatch-and-envelope tasks-required-task-error tasks-mrtr-composition
@@ -30,13 +34,25 @@ finish() {
 }
 trap finish EXIT
 
-cache=${PERDURE_NPM_CACHE:-$scratch/npm}/conformance-0.2.0-alpha.12
-if [ ! -x "$cache/node_modules/node/bin/node" ] || [ ! -d "$cache/node_modules/@modelcontextprotocol/conformance" ]; then
-	mkdir -p "$cache"
-	echo '{"private":true}' >"$cache/package.json"
-	npm install --prefix "$cache" --no-audit --no-fund --save-exact --loglevel=error "$runner" "$node" >"$scratch/npm.log" 2>&1 ||
+here=cmd/perdure-conformance
+npm_cache=${PERDURE_NPM_CACHE:-$scratch/npm}
+mkdir -p "$npm_cache"
+npm_cache=$(cd "$npm_cache" && pwd)
+# install FOLDER PACKAGE... puts the packages into $npm_cache/FOLDER, once.
+install() {
+	local dir=$npm_cache/$1
+	shift
+	[ "$(cat "$dir/installed" 2>/dev/null)" != "$*" ] || return 0
+	rm -rf "$dir"
+	mkdir -p "$dir"
+	echo '{"private":true,"type":"module"}' >"$dir/package.json"
+	npm install --prefix "$dir" --no-audit --no-fund --save-exact --loglevel=error "$@" >"$scratch/npm.log" 2>&1 ||
 		{ cat "$scratch/npm.log"; exit 1; }
-fi
+	echo "$*" >"$dir/installed"
+}
+install runner "${runner[@]}"
+install clients "${clients[@]}"
+cache=$npm_cache/runner
 # npm may have been told not to run the script that puts Node's binary in its place.
 [ -x "$cache/node_modules/node/bin/node" ] || (cd "$cache" && npm rebuild --foreground-scripts node)
 export PATH=$cache/node_modules/node/bin:$PATH
@@ -51,23 +67,49 @@ url=${line#listening on }
 echo "$url"
 
 failed=()
-# run NAME ARGUMENTS... shows the runner's output only where it fails.
-run() {
+# check NAME COMMAND... shows the command's output only where it fails, and otherwise the line that sums it up.
+check() {
 	local name=$1
 	shift
-	if (cd "$scratch" && timeout 300 node "$cache/node_modules/@modelcontextprotocol/conformance/dist/index.js" server --url "$url" "$@") >"$scratch/out.log" 2>&1; then
-		printf '%-32s %s\n' "$name" "$(grep -aE '^(Passed|Total):' "$scratch/out.log" | tail -n 1)"
+	if (cd "$scratch" && timeout 300 "$@") >"$scratch/out.log" 2>&1 </dev/null; then
+		printf '%-32s %s\n' "$name" "$(grep -aE '^(Passed|Total):' "$scratch/out.log" | tail -n 1 | grep . || echo passed)"
 		return
 	fi
 	failed+=("$name")
 	printf '%-32s FAILED\n' "$name"
 	grep -avE 'SUCCESS|^$' "$scratch/out.log" | tail -n 60
 }
+run() {
+	local name=$1
+	shift
+	check "$name" node "$cache/node_modules/@modelcontextprotocol/conformance/dist/index.js" server --url "$url" "$@"
+}
 for s in "${scenarios[@]}"; do
 	run "$s" --scenario "$s"
 done
 run '--requirements 2026-07-28' --requirements 2026-07-28
 run '--requirements 2025-11-25' --requirements 2025-11-25
+
+# The drivers are copied to where their packages are.
+cp "$here"/clients/*.mjs "$npm_cache/clients/"
+check 'ext-tasks, 2026-07-28' node "$npm_cache/clients/ext-tasks.mjs" "$url" modern
+check 'ext-tasks, 2025-11-25' node "$npm_cache/clients/ext-tasks.mjs" "$url" legacy
+check 'TypeScript SDK 1.x' node "$npm_cache/clients/sdk1.mjs" "$url"
+# The Inspector cannot be asked from a script; so it drives the tools that ask nothing. 5 is its code for isError.
+inspect() {
+	HOME=$scratch "$npm_cache/clients/node_modules/.bin/mcp-inspector" --cli "$url" --transport http --protocol-era modern --method tools/call "$@"
+}
+inspector() {
+	local code=0
+	inspect --tool-name greet --tool-arg name=Bob | grep -q 'Hello, Bob!' || return 1
+	inspect --tool-name slow_compute --tool-arg seconds=0.3 --tool-arg label=x | grep -q 'x: computed for 0.3 s' || return 2
+	inspect --tool-name failing_job || code=$?
+	[ "$code" -eq 5 ] || return 3
+	{ inspect --tool-name protocol_error_job 2>&1 || true; } | grep -q 'fails with a protocol error'
+}
+export -f inspector inspect
+export scratch npm_cache url
+check 'Inspector, 2026-07-28' bash -o pipefail -c inspector
 
 if grep -q 'DATA RACE' "$scratch/server.log"; then
 	failed+=('data race in the server')
