@@ -25,10 +25,10 @@ type answerFlags struct {
 func (a *app) answerCommand() *cobra.Command {
 	var flags answerFlags
 	c := &cobra.Command{
-		Use:   "answer RUN [KEY] [FIELD=VALUE …]",
+		Use:   "answer [RUN [KEY]] [FIELD=VALUE …]",
 		Short: "Answer an open question",
-		Long: `Answer answers a question of a run. KEY may be left out where the run has only one. In a terminal, without
-flags and fields, it asks.
+		Long: `Answer answers a question of a run. KEY may be left out where the run has only one, and RUN where only one question
+is open at all. In a terminal, without flags and fields, it asks.
 
 A proposal is approved, edited or rejected: --approve, --edit JSON, --reject REASON. Other questions have fields:
 FIELD=VALUE, where the value gets the type of its field, and FIELD:=JSON for anything else. --decline refuses to answer.
@@ -37,11 +37,12 @@ The first answer wins and is durable when the command returns. An answer that do
 stays open.
 
 Exit codes: 2 the answer does not fit, 3 there is no such question, 5 it is answered already.`,
-		Example: `  perdure answer 01KBD3X0V9N6T0Q8M7S2R4W5YZ
+		Example: `  perdure answer --approve
+  perdure answer 01KBD3X0V9N6T0Q8M7S2R4W5YZ
   perdure answer 01KBD3X0V9N6T0Q8M7S2R4W5YZ --approve
   perdure answer 01KBD3X0V9N6T0Q8M7S2R4W5YZ --edit '{"amount": 10}'
   perdure answer 01KBD3X0V9N6T0Q8M7S2R4W5YZ size=large count=3`,
-		Args: cobra.MinimumNArgs(1),
+		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.client()
 			if err != nil {
@@ -62,12 +63,6 @@ Exit codes: 2 the answer does not fit, 3 there is no such question, 5 it is answ
 			return a.print(run, func(w io.Writer) { fmt.Fprintf(w, "answered %s of run %s\n", q.Key, q.Run) })
 		},
 	}
-	c.Args = func(c *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return exit.New(exit.Usage, "list the open ones with: perdure questions", "answer: missing RUN")
-		}
-		return nil
-	}
 	f := c.Flags()
 	f.BoolVar(&flags.approve, "approve", false, "approve the proposal")
 	f.StringVar(&flags.edit, "edit", "", "approve this `JSON` in place of the proposal")
@@ -81,6 +76,10 @@ Exit codes: 2 the answer does not fit, 3 there is no such question, 5 it is answ
 
 // findQuestion finds the open question that the arguments mean, and returns the words after it.
 func findQuestion(ctx context.Context, client *admin.Client, args []string) (admin.Question, []string, error) {
+	if len(args) == 0 || strings.Contains(args[0], "=") {
+		q, err := onlyQuestion(ctx, client)
+		return q, args, err
+	}
 	d, err := client.Run(ctx, args[0])
 	if err != nil {
 		return admin.Question{}, nil, err
@@ -110,6 +109,20 @@ func findQuestion(ctx context.Context, client *admin.Client, args []string) (adm
 		keys = append(keys, q.Key)
 	}
 	return admin.Question{}, nil, exit.New(exit.Usage, "say which: "+strings.Join(keys, ", "), "run %s asks %d questions", d.ID, len(d.Open))
+}
+
+// onlyQuestion is the one open question that there is.
+func onlyQuestion(ctx context.Context, client *admin.Client) (admin.Question, error) {
+	open, err := client.Questions(ctx)
+	switch {
+	case err != nil:
+		return admin.Question{}, err
+	case len(open) == 0:
+		return admin.Question{}, exit.New(exit.NotFound, "wait for one with: perdure questions --wait", "no run asks anything")
+	case len(open) > 1:
+		return admin.Question{}, exit.New(exit.Usage, "list them with: perdure questions", "%d questions are open: say which run's is meant", len(open))
+	}
+	return open[0], nil
 }
 
 // composeAnswer makes the answer of the flags, the fields, or a dialog.

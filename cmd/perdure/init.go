@@ -41,7 +41,7 @@ example works as it is, and its comments say all that a tool file can hold.`,
 				if path != state.ConfigName {
 					flag = " --config " + path
 				}
-				fmt.Fprintf(w, "wrote %s\nnext:\n  perdure validate %s\n  perdure serve --http 127.0.0.1:7337%s\n  perdure call folder_report path=.%s   (in another terminal)\n", path, path, flag, flag)
+				fmt.Fprintf(w, "wrote %s\nnext:\n  perdure validate %s\n  perdure start%s\n  perdure call folder_report path=.%s\n", path, path, flag, flag)
 			})
 		},
 	}

@@ -79,11 +79,11 @@ const rootLong = `Perdure runs tools for MCP clients so that their work survives
 Tools are declared in a YAML file, each an ordered list of steps. Every call of a tool is a durable run:
 each step's result is recorded before the next step begins, and after a crash the run goes on where it was.
 
-  perdure demo                          see it survive two kill -9, in a minute
+  perdure demo                          see it survive two kill -9, in seconds
   perdure init                          write an example tool file, perdure.yaml
-  perdure serve --http 127.0.0.1:7337   serve its tools over HTTP
-  perdure call folder_report path=.           call one, as an MCP client does
-  perdure runs                          see the run
+  perdure start                         start a server for its tools, in the background
+  perdure call folder_report path=.     call one, as an MCP client does
+  perdure show                          see what the run did
 
 A server owns a state folder, by default one for each tool file under $XDG_STATE_HOME/perdure. The commands find it
 by --state, else by the tool file: --config, $PERDURE_CONFIG, ./perdure.yaml, or perdure/perdure.yaml in your
@@ -132,7 +132,7 @@ func (a *app) root() *cobra.Command {
 		&cobra.Group{ID: "start", Title: "Start here:"},
 		&cobra.Group{ID: "use", Title: "Work with a running server:"},
 	)
-	for _, c := range []*cobra.Command{a.demoCommand(), a.initCommand(), a.validateCommand(), a.serveCommand(), a.callCommand()} {
+	for _, c := range []*cobra.Command{a.demoCommand(), a.initCommand(), a.validateCommand(), a.serveCommand(), a.startCommand(), a.callCommand()} {
 		c.GroupID = "start"
 		root.AddCommand(c)
 	}

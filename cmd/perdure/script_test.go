@@ -43,6 +43,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("PERDURE_STATE", filepath.Join(env.WorkDir, "state"))
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "xdg"))
 			env.Setenv("HOME", env.WorkDir)
+			env.Defer(func() { killLeftOvers(filepath.Join(env.WorkDir, "xdg", "perdure")) })
 			return nil
 		},
 		Condition: func(name string) (bool, error) {
@@ -59,7 +60,25 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// servers are the running servers of a script: at most one.
+// killLeftOvers ends the detached servers of a script that did not get as far as its perdure stop.
+func killLeftOvers(folder string) {
+	states, _ := filepath.Glob(filepath.Join(folder, "*")) // the pattern is good
+	for _, path := range states {
+		dir, err := state.At(path)
+		if err != nil {
+			continue
+		}
+		s, err := admin.NewClient(dir).Server(context.Background())
+		if err != nil {
+			continue
+		}
+		if p, err := os.FindProcess(s.PID); err == nil {
+			_ = p.Kill()
+		}
+	}
+}
+
+// server is the running server of a script.
 type server struct {
 	cmd  *exec.Cmd
 	done chan struct{}
@@ -67,7 +86,7 @@ type server struct {
 
 func pidFile(ts *testscript.TestScript) string { return ts.MkAbs(".server-pid") }
 
-// running holds the servers of the scripts by the folder of the script, which has one at a time.
+// serverOf is the newest server that the script has started.
 func serverOf(ts *testscript.TestScript) *os.Process {
 	text := ts.ReadFile(pidFile(ts))
 	var pid int

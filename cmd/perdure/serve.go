@@ -109,23 +109,31 @@ const idleExit = 15 * time.Minute
 // relay joins stdin and stdout to the server that owns the state folder.
 func (a *app) relay(ctx context.Context, o serve.Options) error {
 	if form.IsTerminal(a.in) {
-		o.Log.Warn("serving MCP over stdio: an MCP client is expected here, not a person; to try the tools, use: perdure serve --http 127.0.0.1:7337, and perdure call")
+		o.Log.Warn("serving MCP over stdio: an MCP client is expected here, not a person; to try the tools, use: perdure start, and perdure call")
 	}
+	launcher, err := a.launcher(o)
+	if err != nil {
+		return err
+	}
+	r := &relay.Relay{In: a.in, Out: os.Stdout, Connect: launcher.Connect, Log: o.Log}
+	return r.Run(ctx)
+}
+
+// launcher finds or starts the server that the options describe. A file with mistakes is refused here, where the client
+// sees it.
+func (a *app) launcher(o serve.Options) (*relay.Launcher, error) {
 	if _, err := toolfile.Load(o.Config); err != nil {
-		return err // said here, the client shows it
+		return nil, err
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return exit.New(exit.Failed, "", "find this program: %w", err)
+		return nil, exit.New(exit.Failed, "", "find this program: %w", err)
 	}
-	client := admin.NewClient(o.Dir)
-	launcher := &relay.Launcher{
-		Dir: o.Dir, Client: client, Log: o.Log,
+	return &relay.Launcher{
+		Dir: o.Dir, Client: admin.NewClient(o.Dir), Log: o.Log,
 		Command: []string{
 			self, "serve", "--socket", "--config", o.Config, "--state", o.Dir.Path, "--idle-exit", idleExit.String(),
 			"--log-format", a.logFormat, "--log-level", a.logLevel,
 		},
-	}
-	r := &relay.Relay{In: a.in, Out: os.Stdout, Connect: launcher.Connect, Log: o.Log}
-	return r.Run(ctx)
+	}, nil
 }

@@ -49,6 +49,44 @@ func writeServer(w io.Writer, s admin.Server) {
 	}
 }
 
+func (a *app) startCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "start",
+		Short: "Start a server in the background, where none runs",
+		Long: `Start starts the server that "perdure serve" starts for MCP clients over stdio: detached, without a TCP port, with its log in
+the state folder. It waits until the server answers. It ends by: perdure stop, or by itself once it has had no client and
+no unfinished run for 15 minutes.`,
+		Example: `  perdure start && perdure call folder_report path=.`,
+		Args:    exactly(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			log, err := a.logger()
+			if err != nil {
+				return err
+			}
+			o, err := a.serveOptions("", log)
+			if err != nil {
+				return err
+			}
+			launcher, err := a.launcher(o)
+			if err != nil {
+				return err
+			}
+			conn, err := launcher.Connect(c.Context())
+			if err != nil {
+				return err
+			}
+			if err := conn.Close(); err != nil {
+				return fmt.Errorf("start: %w", err)
+			}
+			s, err := launcher.Client.Server(c.Context())
+			if err != nil {
+				return err
+			}
+			return a.print(s, func(w io.Writer) { writeServer(w, s) })
+		},
+	}
+}
+
 func (a *app) reloadCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "reload",

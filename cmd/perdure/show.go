@@ -1,37 +1,46 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/perdure/perdure/cmd/perdure/internal/admin"
+	"github.com/perdure/perdure/cmd/perdure/internal/exit"
 	"github.com/perdure/perdure/cmd/perdure/internal/present"
 )
 
 func (a *app) showCommand() *cobra.Command {
 	var full, follow bool
 	c := &cobra.Command{
-		Use:   "show RUN",
+		Use:   "show [RUN]",
 		Short: "Show a run: how it stands, and what happened when",
 		Long: `Show prints a run with its timeline: each step's result, failed attempts, waits, questions, signals and answers,
 with the time since its start. A line marks where another process went on with it after a crash or a restart. Where a run is
 blocked it says why, and where it asks it says how to answer.
 
-RUN is a run's id, its key, or the id of its MCP task. Long values are shortened; --full shows them whole, --json gives
+RUN is a run's id, its key, or the id of its MCP task; without it the newest run is shown. Long values are shortened; --full shows them whole, --json gives
 everything.`,
-		Example: `  perdure show 01KBD3X0V9N6T0Q8M7S2R4W5YZ
+		Example: `  perdure show
+  perdure show 01KBD3X0V9N6T0Q8M7S2R4W5YZ
   perdure show --follow 01KBD3X0V9N6T0Q8M7S2R4W5YZ
   perdure show --json 01KBD3X0V9N6T0Q8M7S2R4W5YZ | jq .result`,
-		Args: exactly("RUN"),
+		Args: exactly("[RUN]"),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.client()
 			if err != nil {
 				return err
 			}
+			id, err := runOrNewest(c.Context(), client, args)
+			if err != nil {
+				return err
+			}
 			if follow {
-				for run, err := range client.Follow(c.Context(), args[0]) {
+				for run, err := range client.Follow(c.Context(), id) {
 					if err != nil {
 						return err
 					}
@@ -40,7 +49,7 @@ everything.`,
 					}
 				}
 			}
-			d, err := client.Run(c.Context(), args[0])
+			d, err := client.Run(c.Context(), id)
 			if err != nil {
 				return err
 			}
@@ -62,4 +71,19 @@ everything.`,
 	c.Flags().BoolVar(&full, "full", false, "do not shorten values")
 	c.Flags().BoolVar(&follow, "follow", false, "wait until the run is over, then show it")
 	return c
+}
+
+// runOrNewest is the run that the arguments name, or the newest.
+func runOrNewest(ctx context.Context, client *admin.Client, args []string) (string, error) {
+	if len(args) > 0 {
+		return args[0], nil
+	}
+	page, err := client.Runs(ctx, url.Values{"limit": {"1"}})
+	if err != nil {
+		return "", err
+	}
+	if len(page.Runs) == 0 {
+		return "", exit.New(exit.NotFound, "start one with: perdure call TOOL", "there are no runs")
+	}
+	return page.Runs[0].ID, nil
 }

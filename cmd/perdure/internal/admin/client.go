@@ -52,7 +52,7 @@ func (c *Client) Dial(ctx context.Context) (net.Conn, error) {
 
 // unreachable is the error for a server that is not there.
 func (c *Client) unreachable(err error) error {
-	return exit.New(exit.Unreachable, "start one with: perdure serve --http 127.0.0.1:7337\nan MCP client that is configured for stdio starts one by itself",
+	return exit.New(exit.Unreachable, "start one with: perdure start, or: perdure serve --http 127.0.0.1:7337\nan MCP client that is configured for stdio starts one by itself",
 		"no server is running for %s: %w", c.dir.Path, err)
 }
 

@@ -38,7 +38,9 @@ func TestBreaches(t *testing.T) {
 		{"another key", func(_ *admin.Detail, seen *[]execution, _ *int, _ *admin.Report, _ *ending) { (*seen)[3].Key = "d" }, "under one idempotency key"},
 		{"never cut off", func(_ *admin.Detail, seen *[]execution, _ *int, _ *admin.Report, _ *ending) { *seen = (*seen)[:3] }, "under one idempotency key"},
 		{"written twice", func(_ *admin.Detail, _ *[]execution, files *int, _ *admin.Report, _ *ending) { *files = 2 }, "written once"},
-		{"not completed", func(_ *admin.Detail, _ *[]execution, _ *int, _ *admin.Report, end *ending) { end.status = mcptasks.Failed }, "completed"},
+		{"not completed", func(_ *admin.Detail, _ *[]execution, _ *int, _ *admin.Report, end *ending) {
+			end.status = mcptasks.Failed
+		}, "completed"},
 		{"unsound", func(_ *admin.Detail, _ *[]execution, _ *int, found *admin.Report, _ *ending) {
 			found.Violations = []admin.Violation{{Rule: "sequence"}}
 		}, "checker"},
