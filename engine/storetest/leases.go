@@ -100,8 +100,10 @@ func renewCoversAll(e *env) {
 	held[1].complete()
 	lost, err = e.Renew(e.ctx, "worker", ttl, tokens)
 	e.ok(err)
+	want := []history.RunID{held[0].id, held[1].id}
 	slices.SortFunc(lost, history.RunID.Compare)
-	equal(e, "lost", fmt.Sprint(lost), fmt.Sprint([]history.RunID{held[0].id, held[1].id}))
+	slices.SortFunc(want, history.RunID.Compare)
+	equal(e, "lost", fmt.Sprint(lost), fmt.Sprint(want))
 
 	lost, err = e.Renew(e.ctx, "another", ttl, map[history.RunID]history.Token{held[2].id: {Epoch: 1, Counter: 1}})
 	e.ok(err)

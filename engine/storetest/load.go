@@ -51,10 +51,9 @@ func everythingAtOnce(e *env) {
 		e.ok(err)
 		ids[i] = r.ID
 	}
-	ctx, stop := context.WithCancel(e.ctx)
-	var over sync.WaitGroup
+	p := newPool(e)
 	for w := range workers {
-		over.Go(func() { e.work(ctx, fmt.Sprint("w", w)) })
+		p.over.Go(func() { p.work(fmt.Sprint("w", w)) })
 	}
 	e.parallel(8, runs*perRun, func(i int) error {
 		id := ids[i%runs]
@@ -73,38 +72,84 @@ func everythingAtOnce(e *env) {
 		}
 		return err
 	})
+	p.wait(func() bool {
+		page, err := e.List(e.ctx, engine.Filter{Limit: 1, Statuses: []history.Status{history.StatusReady, history.StatusRunning, history.StatusWaiting}})
+		return err != nil || len(page.Runs) == 0
+	})
+	p.stop()
 	for _, id := range ids {
-		for !e.Failed() {
-			r, err := e.Store.Run(e.ctx, id)
-			if err != nil {
-				e.Error(err)
-			}
-			if r.Status.Terminal() {
-				break
-			}
-			e.clock.Advance(ttl)
-			if _, err := e.ExpireLeases(e.ctx); err != nil {
-				e.Error(err)
-			}
-		}
+		equal(e, "over", e.Run(id).Status.Terminal(), true)
 	}
-	stop()
-	over.Wait()
 }
 
-// work claims runs and advances each by one commit at a time until ctx ends.
-func (e *env) work(ctx context.Context, owner string) {
-	for ctx.Err() == nil && !e.Failed() {
-		cs, err := e.Claim(e.ctx, engine.ClaimRequest{Owner: owner, Workflows: []history.WorkflowKey{versionOne()}, Max: 3, TTL: ttl})
-		if err != nil {
-			e.Error(err)
+// pool is some workers that sleep until the store tells of a change.
+type pool struct {
+	*env
+	over    sync.WaitGroup
+	cancel  func() // the subscription
+	mu      sync.Mutex
+	changed *sync.Cond
+	changes int
+	stopped bool
+}
+
+func newPool(e *env) *pool {
+	p := &pool{env: e}
+	p.changed = sync.NewCond(&p.mu)
+	p.cancel = e.Subscribe(func(engine.Change) { p.tell(func() { p.changes++ }) })
+	return p
+}
+
+func (p *pool) tell(fn func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fn()
+	p.changed.Broadcast()
+}
+
+func (p *pool) stop() {
+	p.tell(func() { p.stopped = true })
+	p.over.Wait()
+	p.cancel()
+}
+
+// wait waits until done holds after a change, or the pool is stopped, or the test has failed.
+func (p *pool) wait(done func() bool) {
+	for {
+		p.mu.Lock()
+		before, stopped := p.changes, p.stopped
+		p.mu.Unlock()
+		if stopped || p.Failed() || done() {
+			return
+		}
+		p.mu.Lock()
+		for p.changes == before && !p.stopped {
+			p.changed.Wait()
+		}
+		p.mu.Unlock()
+	}
+}
+
+// work claims runs and advances each by one commit at a time until the pool stops.
+func (p *pool) work(owner string) {
+	defer p.tell(func() { p.changes++ }) // whoever waits looks whether the test failed
+	for {
+		var cs []history.Claim
+		p.wait(func() bool {
+			var err error
+			cs, err = p.Claim(p.ctx, engine.ClaimRequest{Owner: owner, Workflows: []history.WorkflowKey{versionOne()}, Max: 3, TTL: ttl})
+			if err != nil {
+				p.Error(err)
+			}
+			return err != nil || len(cs) > 0
+		})
+		if len(cs) == 0 {
 			return
 		}
 		for _, c := range cs {
-			h := e.holder(c)
-			_, err := e.Commit(e.ctx, h.advance(c))
-			if err != nil && !errors.Is(err, history.ErrFenced) {
-				e.Errorf("commit: %v", err)
+			h := p.holder(c)
+			if _, err := p.Commit(p.ctx, h.advance(c)); err != nil && !errors.Is(err, history.ErrFenced) {
+				p.Errorf("commit: %v", err)
 			}
 		}
 	}
@@ -122,6 +167,8 @@ func (h *holder) advance(c history.Claim) history.Batch {
 	switch {
 	case c.Run.Seq == 1:
 		return h.batch(history.NextReady, step("a#0"))
+	case c.Run.Seq == 2 && next != nil: // accepted before the receive was opened
+		return h.batch(history.NextReady, history.Event{Kind: history.ReceiveOpened, Position: "go#0", Names: []string{"go"}})
 	case c.Run.Seq == 2:
 		return h.batch(history.NextWaiting, history.Event{Kind: history.ReceiveOpened, Position: "go#0", Names: []string{"go"}})
 	case c.Run.Seq == 3 && next != nil:
@@ -150,7 +197,7 @@ func readsBesideWrites(e *env) {
 		}
 	})
 	over.Go(func() {
-		for ctx.Err() == nil {
+		for ctx.Err() == nil && !e.Failed() {
 			err := e.Verify(e.ctx, func(v engine.Violation) { e.Errorf("violation: run %s: %s: %s", v.Run, v.Rule, v.Detail) })
 			if err != nil {
 				e.Error(err)
