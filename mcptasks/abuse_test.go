@@ -1,9 +1,11 @@
 package mcptasks
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +96,11 @@ func TestHeaders(t *testing.T) {
 		if m.code() != c.want || c.want != 0 && m.status != 400 {
 			t.Errorf("%s: %d %s", name, m.status, m.raw)
 		}
+	}
+	// Names of members are exact: both layers see the same id.
+	body := `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"` + id + `","TASKID":"x",` + metaText + `}}`
+	if m := h.do(post{method: methodGet, name: "x", body: body}); m.code() != -32020 {
+		t.Errorf("%s", m.raw)
 	}
 	// What the transport layer uses for itself cannot be set from outside.
 	s := h.listen(post{header: map[string]string{headerTaskIDs: `["` + id + `"]`}}, map[string]any{})
@@ -224,4 +231,43 @@ func depthOf(v any) int {
 		return 0
 	}
 	return deepest + 1
+}
+
+// FuzzMessages holds that no message ends the server or is answered as if the server were at fault.
+func FuzzMessages(f *testing.F) {
+	for _, s := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"AAAAAAAAAAAAAAAAAAAAAAAAAA",` + metaText + `}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tasks/update","params":{"taskId":5,"inputResponses":{"a":{}},` + metaText + `}}`,
+		`{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"job","arguments":{"n":1},"requestState":"perdure1.A.B",` + metaText + `}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tasks/cancel"}`, `[]`, `{}`, `{"method":5}`,
+	} {
+		f.Add(s, methodGet, "AAAAAAAAAAAAAAAAAAAAAAAAAA", revision2026)
+	}
+	e := newFakeEngine()
+	server, err := NewServer(e, Options{SyncWait: time.Millisecond})
+	if err != nil {
+		f.Fatal(err)
+	}
+	if err := server.SetRoutes(jobRoute()); err != nil {
+		f.Fatal(err)
+	}
+	handler := server.Handler(HTTPOptions{})
+	f.Fuzz(func(t *testing.T, body, method, name, version string) {
+		if strings.Contains(body, methodListen) || strings.Contains(body, methodInitialize) || method == methodListen {
+			t.Skip("a subscription or a session stays open")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		req := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(body)).WithContext(ctx)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "application/json, text/event-stream")
+		for k, v := range map[string]string{headerVersion: version, headerMethod: method, headerName: name} {
+			req.Header[k] = []string{v}
+		}
+		rec := httptest.NewRecorder()
+		handler.ServeHTTP(rec, req)
+		if rec.Code >= 500 || ctx.Err() != nil {
+			t.Errorf("%q, method %q, name %q, version %q: status %d %s (%v)", body, method, name, version, rec.Code, rec.Body, ctx.Err())
+		}
+	})
 }

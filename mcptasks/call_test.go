@@ -148,6 +148,9 @@ func TestUnknownTool(t *testing.T) {
 		t.Errorf("unknown: %s\nforeign: %s", unknown.raw, foreign.raw)
 	}
 	list := h.do(post{method: methodListTools})
+	if !strings.Contains(list.raw, `"cacheScope":"private"`) {
+		t.Errorf("the list may be shared: %s", list.raw)
+	}
 	if strings.Contains(list.raw, `"job"`) {
 		t.Errorf("the tool of another tenant is listed: %s", list.raw)
 	}
@@ -219,13 +222,16 @@ func TestRoutesAreChecked(t *testing.T) {
 		edit func(*Route)
 		want string
 	}{
-		"no tool":          {func(r *Route) { r.Tool = nil }, "has no tool"},
-		"tool name":        {func(r *Route) { r.Tool = &mcp.Tool{Name: "a b"} }, "1 to 128 characters"},
-		"helper's name":    {func(r *Route) { r.Tool = &mcp.Tool{Name: "task_status"} }, "helper tool"},
-		"workflow":         {func(r *Route) { r.Workflow = strings.Repeat("w", 257) }, "257 bytes"},
-		"version":          {func(r *Route) { r.Version = 0 }, "version is 0"},
-		"no schema":        {func(r *Route) { r.Tool = &mcp.Tool{Name: "x"} }, "input schema: missing"},
-		"schema's type":    {func(r *Route) { r.Tool = &mcp.Tool{Name: "x", InputSchema: json.RawMessage(`{"type":"string"}`)} }, `want "object"`},
+		"no tool":       {func(r *Route) { r.Tool = nil }, "has no tool"},
+		"tool name":     {func(r *Route) { r.Tool = &mcp.Tool{Name: "a b"} }, "1 to 128 characters"},
+		"helper's name": {func(r *Route) { r.Tool = &mcp.Tool{Name: "task_status"} }, "helper tool"},
+		"workflow":      {func(r *Route) { r.Workflow = strings.Repeat("w", 257) }, "257 bytes"},
+		"version":       {func(r *Route) { r.Version = 0 }, "version is 0"},
+		"no schema":     {func(r *Route) { r.Tool = &mcp.Tool{Name: "x"} }, "input schema: missing"},
+		"schema's type": {func(r *Route) { r.Tool = &mcp.Tool{Name: "x", InputSchema: json.RawMessage(`{"type":"string"}`)} }, `want "object"`},
+		"headers": {func(r *Route) {
+			r.Tool = &mcp.Tool{Name: "x", InputSchema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"bad name"}}}`)}
+		}, "not usable"},
 		"support":          {func(r *Route) { r.Support = "maybe" }, "maybe"},
 		"retention":        {func(r *Route) { r.Retention = -2 }, "retention"},
 		"negative":         {func(r *Route) { r.Deadline = -1 }, "negative"},

@@ -1,7 +1,6 @@
 package mcptasks
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -76,8 +75,8 @@ func (c *shimConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 		if err != nil || !ok {
 			return msg, err
 		}
-		f := frame{Method: req.Method, Params: bytes.TrimSpace(req.Params)}
-		if refusal := c.check(&f); refusal != nil {
+		f, refusal := c.check(req)
+		if refusal != nil {
 			if !req.IsCall() {
 				continue // a notification has no answer
 			}
@@ -91,16 +90,18 @@ func (c *shimConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-func (c *shimConnection) check(f *frame) error {
+// check refuses what httpHandler would refuse, before anything of it is decoded.
+func (c *shimConnection) check(req *jsonrpc.Request) (frame, error) {
 	o := c.server.opts
-	if int64(len(f.Params)) > o.MaxMessageBytes {
-		return &jsonrpc.Error{
+	if int64(len(req.Params)) > o.MaxMessageBytes {
+		return frame{}, &jsonrpc.Error{
 			Code:    jsonrpc.CodeInvalidRequest,
 			Message: fmt.Sprintf("the message is larger than %d bytes", o.MaxMessageBytes),
 		}
 	}
-	if err := checkFrame(f.Params, o.MaxDepth); err != nil {
-		return err
+	if err := checkFrame(req.Params, o.MaxDepth); err != nil {
+		return frame{}, err
 	}
-	return checkParams(f)
+	f := newFrame(nil, req.Method, req.Params)
+	return f, checkParams(&f)
 }

@@ -7,49 +7,58 @@ import (
 	"net/http"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// frame is what the transport layer must know of a message before the SDK decodes it.
+// frame is what the transport layer must know of a message before the SDK decodes it. Members are matched exactly, as
+// the SDK does: encoding/json would also take "taskID" for "taskId", and the two layers would see different messages.
 type frame struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-	Params json.RawMessage `json:"params"`
+	id     json.RawMessage
+	method string
+	params json.RawMessage
+	// fields are the members of params, where that is an object.
+	fields map[string]json.RawMessage
 }
 
-// frameParams are the parameters that the transport layer looks at. Each is raw: its type is checked where it is used.
-type frameParams struct {
-	Meta struct {
-		Version json.RawMessage `json:"io.modelcontextprotocol/protocolVersion"`
-	} `json:"_meta"`
-	TaskID        json.RawMessage `json:"taskId"`
-	Task          json.RawMessage `json:"task"`
-	Notifications struct {
-		TaskIDs json.RawMessage `json:"taskIds"`
-	} `json:"notifications"`
+// readFrame reads a message as far as it can be read; what has another shape is left to the SDK to refuse.
+func readFrame(data []byte) frame {
+	m := members(data)
+	var method string
+	_ = json.Unmarshal(m["method"], &method) // "" where it is no string
+	return newFrame(m["id"], method, m["params"])
 }
 
-// params reads the parameters as far as they can be read; what has another type is left to the SDK to refuse.
-func (f *frame) params() frameParams {
-	var p frameParams
-	if len(f.Params) > 0 && f.Params[0] == '{' {
-		// An error in one member leaves the others filled in, and the SDK reports it.
-		_ = json.Unmarshal(f.Params, &p)
+func newFrame(id json.RawMessage, method string, params json.RawMessage) frame {
+	return frame{id: id, method: method, params: bytes.TrimSpace(params), fields: members(params)}
+}
+
+// members returns the members of an object; none where it is something else.
+func members(data []byte) map[string]json.RawMessage {
+	var m map[string]json.RawMessage
+	if json.Unmarshal(data, &m) != nil {
+		return nil
 	}
-	return p
+	return m
+}
+
+// revision is the protocol revision that the message names; "" where it names none.
+func (f *frame) revision() string {
+	var v string
+	_ = json.Unmarshal(members(f.fields["_meta"])[mcp.MetaKeyProtocolVersion], &v)
+	return v
 }
 
 // private returns the headers that carry what the SDK's typed parameters drop.
 func (f *frame) private() http.Header {
 	h := http.Header{}
-	p := f.params()
-	switch f.Method {
+	switch f.method {
 	case methodListen:
-		if len(p.Notifications.TaskIDs) > 0 {
-			h.Set(headerTaskIDs, compact(p.Notifications.TaskIDs))
+		if ids := members(f.fields["notifications"])["taskIds"]; len(ids) > 0 {
+			h.Set(headerTaskIDs, compact(ids))
 		}
 	case methodCallTool:
-		if len(p.Task) > 0 && !bytes.Equal(p.Task, []byte("null")) {
-			h.Set(headerTaskParam, compact(p.Task))
+		if task := f.fields["task"]; len(task) > 0 && !bytes.Equal(task, []byte("null")) {
+			h.Set(headerTaskParam, compact(task))
 		}
 	}
 	return h
@@ -76,8 +85,8 @@ func checkFrame(data []byte, maxDepth int) error {
 }
 
 func checkParams(f *frame) error {
-	p := bytes.TrimSpace(f.Params)
-	if f.Method != "" && len(p) > 0 && p[0] != '{' && !bytes.Equal(p, []byte("null")) {
+	p := f.params
+	if f.method != "" && len(p) > 0 && p[0] != '{' && !bytes.Equal(p, []byte("null")) {
 		return invalidParams("params: want an object")
 	}
 	return nil

@@ -196,25 +196,20 @@ func (h *httpHandler) servePOST(w http.ResponseWriter, r *http.Request, body []b
 		writeError(w, http.StatusBadRequest, nil, err)
 		return
 	}
-	var f frame // stays empty for a batch, and for what is no JSON: the SDK answers those
-	if json.Unmarshal(body, &f) == nil {
-		if err := checkParams(&f); err != nil {
-			writeError(w, http.StatusBadRequest, f.ID, err)
-			return
-		}
+	f := readFrame(body) // stays empty for a batch, and for what is no JSON: the SDK answers those
+	if err := checkParams(&f); err != nil {
+		writeError(w, http.StatusBadRequest, f.id, err)
+		return
 	}
-	p := f.params()
-	var version string
-	_ = json.Unmarshal(p.Meta.Version, &version) // absent, or refused by the SDK
-	if r.Header.Get(headerVersion) < revision2026 && version < revision2026 {
+	if r.Header.Get(headerVersion) < revision2026 && f.revision() < revision2026 {
 		if task := f.private().Get(headerTaskParam); task != "" {
 			r.Header.Set(headerTaskParam, task)
 		}
 		h.sessions.ServeHTTP(w, r)
 		return
 	}
-	if err := checkName(r.Header, &f, p); err != nil {
-		writeError(w, http.StatusBadRequest, f.ID, err)
+	if err := checkName(r.Header, &f); err != nil {
+		writeError(w, http.StatusBadRequest, f.id, err)
 		return
 	}
 	if ids := f.private().Get(headerTaskIDs); ids != "" {
@@ -231,20 +226,20 @@ func (h *httpHandler) servePOST(w http.ResponseWriter, r *http.Request, body []b
 // checkName compares the header Mcp-Name with the task that the body names, for the methods whose names the SDK
 // does not know. The SDK has compared, or will compare, the method. A task id that is no string is left to the
 // method's own check.
-func checkName(header http.Header, f *frame, p frameParams) error {
-	switch f.Method {
+func checkName(header http.Header, f *frame) error {
+	switch f.method {
 	case methodGet, methodUpdate, methodCancel:
 	default:
 		return nil
 	}
 	var id string
-	if header.Get(headerMethod) != f.Method || json.Unmarshal(p.TaskID, &id) != nil {
+	if header.Get(headerMethod) != f.method || json.Unmarshal(f.fields["taskId"], &id) != nil {
 		return nil
 	}
 	name, ok := decodeHeader(header.Get(headerName))
 	switch {
 	case header.Get(headerName) == "":
-		return headerMismatch("the header Mcp-Name is missing; method %q requires it to hold the task id", f.Method)
+		return headerMismatch("the header Mcp-Name is missing; method %q requires it to hold the task id", f.method)
 	case !ok || name != id:
 		return headerMismatch("the header Mcp-Name does not hold the task id of the body")
 	}

@@ -113,7 +113,10 @@ func (s *Server) listTools(ctx context.Context, req mcp.Request, next mcp.Method
 	if !ok {
 		return res, nil
 	}
-	l.Tools = s.visibleTools(r.caller.Tenant, l.Tools)
+	if s.routes.load().restricted() {
+		l.Tools = s.visibleTools(r.caller.Tenant, l.Tools)
+		l.CacheScope = "private" // a shared cache would show one tenant's tools to another
+	}
 	if r.generation == generation2025 {
 		return s.listTools2025(l)
 	}

@@ -30,7 +30,7 @@ type Options struct {
 	// AnswerHint tells a person where to answer what a model may not. Default: a reference to `perdure questions`.
 	AnswerHint string
 	// MaxListenTasks bounds the tasks of one subscription, MaxListens the open subscriptions of one caller.
-	// Default: 256 and 32.
+	// Default: 256 and 1,000.
 	MaxListenTasks, MaxListens int
 	// MaxDepth bounds the nesting of a message's JSON. Default: 128.
 	MaxDepth int
@@ -53,7 +53,7 @@ func (o Options) withDefaults() Options {
 	o.MaxPoll = max(cmp.Or(o.MaxPoll, 30*time.Second), o.MinPoll)
 	o.AnswerHint = cmp.Or(o.AnswerHint, "A person can see and answer it with `perdure questions` and `perdure answer`.")
 	o.MaxListenTasks = cmp.Or(o.MaxListenTasks, 256)
-	o.MaxListens = cmp.Or(o.MaxListens, 32)
+	o.MaxListens = cmp.Or(o.MaxListens, 1000)
 	o.MaxDepth = cmp.Or(o.MaxDepth, 128)
 	o.MaxMessageBytes = cmp.Or(o.MaxMessageBytes, 4<<20)
 	if o.Logger == nil {

@@ -107,6 +107,9 @@ func bindRoute(r Route, o Options) (*boundRoute, error) {
 	if err != nil {
 		return nil, fail("input schema: %v", err)
 	}
+	if err := checkTool(r.Tool); err != nil {
+		return nil, fail("%v", err)
+	}
 	if r.Support == "" {
 		r.Support = Optional
 	}
@@ -120,6 +123,19 @@ func bindRoute(r Route, o Options) (*boundRoute, error) {
 		r.SyncWait = o.SyncWait
 	}
 	return &boundRoute{Route: r, input: schema}, nil
+}
+
+// checkTool lets the SDK look at the tool: its server panics where it finds something wrong, and a route must not.
+func checkTool(t *mcp.Tool) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the tool is not usable: %v", p)
+		}
+	}()
+	mcp.NewServer(&mcp.Implementation{Name: "check"}, nil).AddTool(t, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return nil, nil //nolint:nilnil // never called
+	})
+	return nil
 }
 
 // inputSchema resolves the tool's input schema, which must be of type object.

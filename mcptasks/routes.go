@@ -1,6 +1,8 @@
 package mcptasks
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -139,13 +141,33 @@ func (s *Server) publishTools(old, set routeSet) {
 		s.mcp.RemoveTools(gone...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(set.newest)) {
-		if o := old.newest[name]; o == nil || o.Tool != set.newest[name].Tool {
+		if o := old.newest[name]; o == nil || !sameTool(o.Tool, set.newest[name].Tool) {
 			s.mcp.AddTool(set.newest[name].Tool, s.serveTool)
 		}
 	}
 	if hasRoutes && !hadRoutes && !s.opts.NoHelperTools {
 		s.addHelperTools()
 	}
+}
+
+// sameTool reports whether clients would see no difference.
+func sameTool(a, b *mcp.Tool) bool {
+	if a == b {
+		return true
+	}
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}
+
+// restricted reports whether some callers see other tools than others.
+func (s routeSet) restricted() bool {
+	for _, r := range s.newest {
+		if len(r.Tenants) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // visibleTools leaves out the tools that the tenant may not see.
