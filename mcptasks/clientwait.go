@@ -66,11 +66,15 @@ type clientWait struct {
 	asks   *asks
 }
 
+// interval is the advised one, within the client's bounds.
+func (w *clientWait) interval() time.Duration {
+	o := w.client.opts
+	return min(max(time.Duration(w.last.PollIntervalMs)*time.Millisecond, o.MinPoll), o.MaxPoll)
+}
+
 // pause waits for the advised interval, or until an answer was given: then the task is about to change.
 func (w *clientWait) pause(ctx context.Context) error {
-	o := w.client.opts
-	d := min(max(time.Duration(w.last.PollIntervalMs)*time.Millisecond, o.MinPoll), o.MaxPoll)
-	timer := time.NewTimer(d)
+	timer := time.NewTimer(w.interval())
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -102,6 +106,25 @@ func (w *clientWait) poll(ctx context.Context) (done bool, err error) {
 		return false, fmt.Errorf("wait for task %s: %w", t.TaskID, ErrNoAnswer)
 	}
 	return false, w.asks.err()
+}
+
+// until polls a task until it is as done wants it, or the next poll would come after the budget. It returns the task
+// as it was last.
+func (c *Client) until(ctx context.Context, t *Task, budget time.Duration, done func(*DetailedTask) bool) (DetailedTask, error) {
+	w := &clientWait{client: c, asks: newAsks(c)}
+	end := time.Now().Add(budget)
+	for {
+		d, err := c.Get(ctx, t.TaskID)
+		if err != nil {
+			return DetailedTask{}, err
+		}
+		if w.last = *d; done(d) || time.Now().Add(w.interval()).After(end) {
+			return *d, nil
+		}
+		if err := w.pause(ctx); err != nil {
+			return DetailedTask{}, taskError("wait for", t.TaskID, err)
+		}
+	}
 }
 
 // taskResult is the result of a task that is over, or its error.

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,21 +30,26 @@ type service struct {
 	engine *engine.Engine
 	server *mcptasks.Server
 	url    string
+	// stop ends it, and holds its file against the checker.
+	stop func()
 }
 
 func newService(t *testing.T, defs ...workflow.Definition) *service {
 	t.Helper()
-	store, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), nil)
+	return openService(t, filepath.Join(t.TempDir(), "test.db"), defs...)
+}
+
+func openService(t *testing.T, path string, defs ...workflow.Definition) *service {
+	t.Helper()
+	store, err := boltstore.Open(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := slog.New(slog.DiscardHandler)
-	eng, err := engine.New(store, engine.Options{Workflows: defs, Log: log})
-	if err != nil {
+	s := &service{T: t}
+	if s.engine, err = engine.New(store, engine.Options{Workflows: defs, Log: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
-	server, err := mcptasks.NewServer(eng, mcptasks.Options{})
-	if err != nil {
+	if s.server, err = mcptasks.NewServer(s.engine, mcptasks.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	var routes []mcptasks.Route
@@ -53,14 +59,15 @@ func newService(t *testing.T, defs ...workflow.Definition) *service {
 			Workflow: d.Key().Name, Version: d.Key().Version,
 		})
 	}
-	if err := server.SetRoutes(routes...); err != nil {
+	if err := s.server.SetRoutes(routes...); err != nil {
 		t.Fatal(err)
 	}
-	srv := httptest.NewServer(server.Handler(mcptasks.HTTPOptions{}))
-	t.Cleanup(func() {
+	srv := httptest.NewServer(s.server.Handler(mcptasks.HTTPOptions{}))
+	s.url = srv.URL
+	s.stop = sync.OnceFunc(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
-		err := errors.Join(server.Shutdown(ctx), eng.Close(ctx))
+		err := errors.Join(s.server.Shutdown(ctx), s.engine.Close(ctx))
 		http.DefaultClient.CloseIdleConnections()
 		srv.Close()
 		err = errors.Join(err, store.Verify(ctx, func(v engine.Violation) { t.Errorf("violation: %+v", v) }), store.Close())
@@ -68,7 +75,8 @@ func newService(t *testing.T, defs ...workflow.Definition) *service {
 			t.Error(err)
 		}
 	})
-	return &service{T: t, engine: eng, server: server, url: srv.URL}
+	t.Cleanup(s.stop)
+	return s
 }
 
 func (s *service) client(o mcptasks.ClientOptions) *mcptasks.Client {
