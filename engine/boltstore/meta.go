@@ -17,7 +17,7 @@ var (
 	metaFormat = []byte("format") // fileFormat when the file was created, or upgraded
 	metaEpoch  = []byte("epoch")  // of the newest opening for writing
 	metaTime   = []byte("time")   // of the newest commit
-	metaClosed = []byte("closed") // of the newest orderly close; older than time while open and after a crash
+	metaClosed = []byte("closed") // of the orderly close; 0 while open and after a crash
 )
 
 type meta struct {

@@ -98,6 +98,10 @@ func open(path string, o Options) (*Store, error) {
 		delayed: map[history.RunID]delay{}, lines: map[string]*line{},
 	}
 	if err := s.begin(o); err != nil {
+		var p *panicError
+		if errors.As(err, &p) {
+			return nil, errors.Join(fmt.Errorf("the file is damaged: restore a backup: %w", err), letGo(file))
+		}
 		return nil, errors.Join(err, db.Close())
 	}
 	return s, nil
@@ -115,6 +119,7 @@ func (s *Store) begin(o Options) error {
 			return err
 		}
 		m.epoch = max(m.epoch+1, uint64(o.Clock().UnixMilli()))
+		m.closed = 0 // from here on, an end without Close is a crash
 		return m.write(tx)
 	}
 	err := guard(func() error {
@@ -163,8 +168,10 @@ func openBolt(path string, o Options, readOnly bool) (*bolt.DB, *os.File, error)
 	switch {
 	case err == nil:
 		return db, file, nil
+	case errors.As(err, &p) && file == nil:
+		return nil, nil, err
 	case errors.As(err, &p):
-		return nil, nil, errors.Join(fmt.Errorf("the file is damaged: restore a backup: %w", err), file.Close())
+		return nil, nil, errors.Join(fmt.Errorf("the file is damaged: restore a backup: %w", err), letGo(file))
 	case errors.Is(err, berrors.ErrTimeout):
 		return nil, nil, fmt.Errorf("%w%s: stop it, or use the server that it runs", history.ErrLocked, holderOf(path))
 	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrVersionMismatch):

@@ -66,21 +66,24 @@ func (s *Store) Close() error {
 	}
 	s.tell.stop()
 	if s.stuck.Load() {
-		// bbolt's locks are held for good. Closing the file gives up the lock on it; the memory map stays until the
-		// process ends.
-		return s.wrap("close", s.file.Close())
+		// bbolt's locks are held for good: its Close would hang. The memory map stays until the process ends.
+		return s.wrap("close", letGo(s.file))
 	}
 	if s.failure.Load() == nil && !s.ro {
-		s.syncFreelist()
+		// An optimisation: without it the next open is slow, not wrong. Damage that makes it panic may leave bbolt
+		// locked.
+		var p *panicError
+		if err := guard(s.syncFreelist); errors.As(err, &p) {
+			return s.wrap("close", errors.Join(err, letGo(s.file)))
+		}
 	}
 	return s.wrap("close", s.db.Close())
 }
 
-// syncFreelist writes the list of free pages, so that the next open need not walk the file to find them. It is an
-// optimisation: without it the next open is slow, not wrong.
-func (s *Store) syncFreelist() {
+// syncFreelist writes the list of free pages, so that the next open need not walk the file to find them.
+func (s *Store) syncFreelist() error {
 	s.db.NoFreelistSync = false
-	_ = s.db.Update(func(tx *bolt.Tx) error {
+	return s.db.Update(func(tx *bolt.Tx) error {
 		b := tx.Bucket([]byte(bMeta.String()))
 		return b.Put(metaClosed, timeBytes(nil, s.clock.now()))
 	})
