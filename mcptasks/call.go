@@ -76,7 +76,7 @@ func (s *Server) serveTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 	if route.Prepare != nil {
 		prepared, instead, err := route.Prepare(ctx, req, args)
 		if err != nil {
-			return nil, s.refusal(ctx, err)
+			return refusal(err)
 		}
 		if instead != nil {
 			return instead, nil
@@ -98,13 +98,13 @@ func (s *Server) serveTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 	return nil, errTaken
 }
 
-// refusal is what Prepare's error becomes: its own protocol error, or a tool error with its text.
-func (s *Server) refusal(ctx context.Context, err error) error {
+// refusal is what Prepare's error becomes: its own protocol error, or an error of the tool with its text.
+func refusal(err error) (*mcp.CallToolResult, error) {
 	var wire *jsonrpc.Error
 	if errors.As(err, &wire) {
-		return wire
+		return nil, wire
 	}
-	return s.protocolError(ctx, "prepare", err)
+	return errorResult("%s", err.Error()), nil
 }
 
 // start creates the run of a call, or finds the one that the same call created before.

@@ -1,6 +1,7 @@
 package mcptasks
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/perdure/perdure/history"
@@ -134,6 +136,40 @@ func TestArgumentsKeepTheirNumbers(t *testing.T) {
 		t.Fatal(m.raw)
 	}
 	if got := string(h.engine.get("").input); got != `{"big":12345678901234567890,"deep":{"k":1},"z":1.50}` {
+		t.Errorf("input %s", got)
+	}
+}
+
+func TestPrepare(t *testing.T) {
+	var outcome error
+	var instead *mcp.CallToolResult
+	r := jobRoute()
+	r.Prepare = func(_ context.Context, _ *mcp.CallToolRequest, args json.RawMessage) (json.RawMessage, *mcp.CallToolResult, error) {
+		if string(args) != `{"n":1,"size":"small"}` {
+			t.Errorf("arguments %s", args)
+		}
+		return json.RawMessage(`{"n":7}`), instead, outcome
+	}
+	h := newHarness(t, Options{}, r)
+	args := map[string]any{"n": 1}
+	outcome = &jsonrpc.Error{Code: -32050, Message: "closed today"}
+	if m := h.call(args, post{}); m.code() != -32050 {
+		t.Errorf("%s", m.raw)
+	}
+	outcome = errors.New("no such order")
+	if m := h.call(args, post{}); !strings.Contains(m.raw, `"isError":true`) || !strings.Contains(m.raw, "no such order") {
+		t.Errorf("%s", m.raw)
+	}
+	outcome, instead = nil, textResult("at once")
+	if m := h.call(args, post{}); !strings.Contains(m.raw, "at once") || h.engine.starts != 0 {
+		t.Errorf("%s", m.raw)
+	}
+	if m := h.call(map[string]any{"n": 99}, post{}); !strings.Contains(m.raw, "do not fit") {
+		t.Errorf("Prepare comes before the arguments are checked: %s", m.raw)
+	}
+	instead = nil
+	h.call(args, post{})
+	if got := string(h.engine.get("").input); got != `{"n":7}` {
 		t.Errorf("input %s", got)
 	}
 }

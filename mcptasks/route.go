@@ -61,7 +61,8 @@ type Route struct {
 
 // Prepare looks at a valid call before a run is created for it. It returns the run's input, by default the call's
 // arguments; or a result in place of a run: an ordinary one, or one with InputRequests, which the client answers in
-// a repeated call (req.Params.InputResponses, RequestState). An error refuses the call.
+// a repeated call (req.Params.InputResponses, RequestState). An error refuses the call: a *jsonrpc.Error as it is, any
+// other as an error of the tool, whose text the client sees.
 type Prepare func(ctx context.Context, req *mcp.CallToolRequest, args json.RawMessage) (input json.RawMessage, instead *mcp.CallToolResult, err error)
 
 // RouteError says what is wrong with a route.

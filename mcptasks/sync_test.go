@@ -79,6 +79,15 @@ func TestSynchronousBoundNamesTheHandle(t *testing.T) {
 	}
 }
 
+func TestHandleNamesNoToolThatIsNotThere(t *testing.T) {
+	r := jobRoute()
+	r.SyncWait = time.Millisecond
+	h := newHarness(t, Options{NoHelperTools: true}, r)
+	if m := h.call(nil, post{caps: formsOnly()}); strings.Contains(m.raw, "task_status") || !strings.Contains(m.raw, h.engine.get("").run.TaskID) {
+		t.Errorf("%s", m.raw)
+	}
+}
+
 func TestSynchronousWaitEndsAtShutdown(t *testing.T) {
 	h := newHarness(t, Options{})
 	answer := h.inBackground(post{})

@@ -40,7 +40,7 @@ type waiting struct {
 // Questions for a client of an older revision are asked while the call waits.
 func (s *Server) answerWithin(ctx context.Context, c *call, route *boundRoute, req *mcp.CallToolRequest, run history.Run, args json.RawMessage) (*mcp.CallToolResult, error) {
 	if !s.inflight.begin() {
-		return handleResult(&run, route, "The server is shutting down; the work goes on."), nil
+		return s.handleResult(&run, route, "The server is shutting down; the work goes on."), nil
 	}
 	defer s.inflight.end()
 	w := &waiting{call: c, server: s, route: route, req: req, args: args, run: run}
@@ -85,9 +85,9 @@ func (w *waiting) wait(ctx context.Context) (*mcp.CallToolResult, error) {
 		case <-tick.C:
 			w.report(ctx, true)
 		case <-bound.C:
-			return handleResult(&w.run, w.route, "The work is not finished yet and goes on."), nil
+			return s.handleResult(&w.run, w.route, "The work is not finished yet and goes on."), nil
 		case <-s.inflight.drain:
-			return handleResult(&w.run, w.route, "The server is shutting down; the work goes on."), nil
+			return s.handleResult(&w.run, w.route, "The server is shutting down; the work goes on."), nil
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -154,12 +154,16 @@ func (w *waiting) report(ctx context.Context, alive bool) {
 }
 
 // handleResult is the ordinary result that names work which goes on.
-func handleResult(run *history.Run, route *boundRoute, message string) *mcp.CallToolResult {
+func (s *Server) handleResult(run *history.Run, route *boundRoute, message string) *mcp.CallToolResult {
 	text := message + " Its task id is " + run.TaskID + "."
 	if run.Message != "" {
 		text += " Last reported: " + run.Message
 	}
-	text += " Use the tool " + toolTaskStatus + " with this task id to see how it stands and to get its result; do not start it again."
+	if s.opts.NoHelperTools {
+		text += " Do not start it again."
+	} else {
+		text += " Use the tool " + toolTaskStatus + " with this task id to see how it stands and to get its result; do not start it again."
+	}
 	r := textResult(text)
 	task := map[string]any{"taskId": run.TaskID, "status": string(Working)}
 	r.Meta = mcp.Meta{TaskMetaKey: task}
