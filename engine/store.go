@@ -42,8 +42,9 @@ type Facts interface {
 	// whose run is deleted matches ErrExpired. Spec.ID, Key and CreatedAt are filled in where they are zero.
 	Start(ctx context.Context, s history.Start) (run history.Run, existed bool, err error)
 
-	// Deliver puts a signal or a child's outcome into the run's inbox and returns what became of it. A signal is
-	// identified by its Key, where it has one: the same key and payload is a duplicate, another payload ErrConflict.
+	// Deliver puts a signal, a child's outcome or an operator's decision into the run's inbox and returns what became
+	// of it. A signal is identified by its Key, where it has one: the same key and payload is a duplicate, another payload
+	// ErrConflict. A decision on a run that is over matches ErrTerminal.
 	Deliver(ctx context.Context, id history.RunID, item history.InboxItem) (Delivery, error)
 
 	// Answer closes the open question item.Key and puts the answer into the inbox. The first answer wins: later

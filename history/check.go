@@ -44,6 +44,22 @@ func (s *Start) check() error {
 	return nil
 }
 
+// CheckDelivery refuses an item that a store's Deliver does not take: it takes signals, outcomes of children and operators'
+// decisions.
+func (i *InboxItem) CheckDelivery() error {
+	switch i.Kind {
+	case InboxChild:
+		return i.CheckChild()
+	case InboxOperator:
+		if i.Name == "" || i.Key == "" {
+			return fmt.Errorf("operator's decision %q on %q: both are needed: %w", i.Name, i.Key, ErrInvalid)
+		}
+		return i.checkSizes("decision")
+	default:
+		return i.CheckSignal()
+	}
+}
+
 // CheckSignal refuses an item that is no well-formed signal.
 func (i *InboxItem) CheckSignal() error {
 	if i.Kind != InboxSignal {

@@ -12,11 +12,7 @@ import (
 
 // Deliver implements engine.Store.
 func (s *Store) Deliver(ctx context.Context, id history.RunID, item history.InboxItem) (engine.Delivery, error) {
-	check := item.CheckSignal
-	if item.Kind == history.InboxChild {
-		check = item.CheckChild
-	}
-	if err := check(); err != nil {
+	if err := item.CheckDelivery(); err != nil {
 		return 0, s.wrap("deliver", err)
 	}
 	e, err := s.encodeItem(item)
@@ -40,8 +36,16 @@ func (s *Store) Deliver(ctx context.Context, id history.RunID, item history.Inbo
 	return d, nil
 }
 
-// deliver puts an item in the inbox of a run, or among its dead letters where it is over.
+// deliver puts an item in the inbox of a run, or among its dead letters where it is over. An operator may decide the same
+// thing twice; a decision on a run that is over comes too late.
 func (st *stage) deliver(w *workRun, e *encodedItem) (engine.Delivery, error) {
+	if e.item.Kind == history.InboxOperator {
+		if w.state.Status.Terminal() {
+			return 0, history.ErrTerminal
+		}
+		st.accepted(w, e)
+		return engine.Delivered, nil
+	}
 	if e.item.Key != "" {
 		key := identityKey(w.id, e.item.Kind, e.item.Key)
 		if known := st.get(bIdentities, key); known != nil {

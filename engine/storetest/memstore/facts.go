@@ -36,11 +36,7 @@ func (s *Store) Start(ctx context.Context, start history.Start) (found history.R
 
 // Deliver implements engine.Store.
 func (s *Store) Deliver(ctx context.Context, id history.RunID, item history.InboxItem) (d engine.Delivery, err error) {
-	check := item.CheckSignal
-	if item.Kind == history.InboxChild {
-		check = item.CheckChild
-	}
-	if err := check(); err != nil {
+	if err := item.CheckDelivery(); err != nil {
 		return 0, err
 	}
 	err = s.do(ctx, "deliver", func() error {

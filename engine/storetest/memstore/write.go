@@ -135,6 +135,13 @@ func (w *write) start(start history.Start) (r *run, existed bool, err error) {
 
 func (w *write) deliver(r *run, item history.InboxItem) (engine.Delivery, error) {
 	item.Payload = slices.Clone(item.Payload)
+	if item.Kind == history.InboxOperator {
+		if r.state.Status.Terminal() {
+			return 0, history.ErrTerminal
+		}
+		w.accept(r, item)
+		return engine.Delivered, nil
+	}
 	if item.Key != "" {
 		id, digest := identity{item.Kind, item.Key}, history.SignalDigest(&item)
 		if known, ok := r.identities[id]; ok {
