@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/perdure/perdure/history"
@@ -173,32 +174,74 @@ func failureOf(err error) *history.Failure {
 	var final *finalError
 	f.Final = errors.As(err, &final)
 	var proto *ProtocolError
-	var step *StepError
-	var op *OpError
-	var branch *branchError
 	var end *endError
 	switch {
 	case errors.As(err, &end):
-		f.Kind, f.Final, f.Cause = end.failure.Kind, end.failure.Final, end.failure.Cause
+		f.Kind, f.Final = end.failure.Kind, end.failure.Final
 	case errors.As(err, &proto):
 		f.Kind, f.Code, f.Message, f.Data = history.FailureProtocol, proto.Code, proto.Message, proto.Data
-	case errors.As(err, &step):
-		f.Cause = step.failure
-	case errors.As(err, &op):
-		f.Cause = op.failure
-	case errors.As(err, &branch):
-		f.Cause = branch.failure
-	default:
+	}
+	causes := causesOf(err, nil)
+	if len(causes) == 0 {
 		f.Cause = declaredCause(err)
 	}
+	for _, c := range slices.Backward(causes) {
+		f.Cause = before(c, f.Cause)
+	}
 	return f
+}
+
+// maxCauses bounds the failures that are kept of an error that joins many.
+const maxCauses = 16
+
+// causesOf lists the failures of this package's errors that err wraps or joins, in the order of errors.Is.
+func causesOf(err error, found []*history.Failure) []*history.Failure {
+	if len(found) == maxCauses {
+		return found
+	}
+	switch e := err.(type) {
+	case *StepError:
+		return append(found, e.failure)
+	case *OpError:
+		return append(found, e.failure)
+	case *branchError:
+		return append(found, e.failure)
+	case *endError:
+		if e.failure.Cause != nil {
+			found = append(found, e.failure.Cause)
+		}
+		return found
+	case interface{ Unwrap() error }:
+		return causesOf(e.Unwrap(), found)
+	case interface{ Unwrap() []error }:
+		for _, one := range e.Unwrap() {
+			found = causesOf(one, found)
+		}
+		return found
+	}
+	if err != nil {
+		if c := declaredCause(err); c != nil {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+// before returns f with rest at the end of its causes, without changing f: a failure that was recorded is shared.
+func before(f, rest *history.Failure) *history.Failure {
+	if f == nil {
+		return rest
+	}
+	g := *f
+	g.Cause = before(f.Cause, rest)
+	return &g
 }
 
 // declaredCause keeps the kind of an error that wraps one of the Err… values.
 func declaredCause(err error) *history.Failure {
 	for _, k := range []history.FailureKind{
 		history.FailureTimeout, history.FailureCanceled, history.FailureDeadline, history.FailureAmbiguous,
-		history.FailureTooLarge, history.FailureEncoding, history.FailureMisuse, history.FailureDeclined,
+		history.FailureTooLarge, history.FailureEncoding, history.FailureMisuse, history.FailureDeclined, history.FailurePanic,
 	} {
 		if errors.Is(err, sentinel(k)) {
 			return &history.Failure{Kind: k}
