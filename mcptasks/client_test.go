@@ -3,7 +3,6 @@ package mcptasks
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -387,33 +386,4 @@ func TestStdioCaller(t *testing.T) {
 	if _, err := c.Get(t.Context(), task.TaskID); err == nil || !strings.Contains(err.Error(), "closed") {
 		t.Errorf("after Close: %v", err)
 	}
-}
-
-func ExampleClient() {
-	client, err := NewClient(func(context.Context) (mcp.Transport, error) {
-		return &mcp.StreamableClientTransport{Endpoint: "http://127.0.0.1:7411/mcp"}, nil
-	}, ClientOptions{
-		Elicit: func(_ context.Context, q *mcp.ElicitParams) (*mcp.ElicitResult, error) {
-			fmt.Println(q.Message)
-			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"confirm": true}}, nil
-		},
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer client.Close()
-	out, err := client.Call(context.Background(), CallRequest{Tool: "report", Arguments: map[string]any{"year": 2026}, IdempotencyKey: "report-2026"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	result := out.Result
-	if out.Task != nil { // keep out.Task.TaskID: Resume finds the task again after a restart
-		if result, err = client.Wait(context.Background(), out.Task, WaitOptions{}); err != nil {
-			fmt.Println(err)
-			return
-		}
-	}
-	fmt.Println(result.IsError, result.StructuredContent)
 }

@@ -220,6 +220,31 @@ func TestResultOfOtherShapes(t *testing.T) {
 	}
 }
 
+func TestToolResultForMappers(t *testing.T) {
+	r := jobRoute()
+	r.Result = func(value json.RawMessage) (*mcp.CallToolResult, error) {
+		res, err := ToolResult(value)
+		if err == nil {
+			res.Content = append(res.Content, &mcp.TextContent{Text: "mapped"})
+		}
+		return res, err
+	}
+	h := newHarness(t, Options{}, r)
+	id := h.create()
+	h.engine.complete(id, `{"a":1}`)
+	if got := string(h.get(id).Result); !strings.Contains(got, "mapped") || !strings.Contains(got, `"structuredContent":{"a":1}`) {
+		t.Errorf("%s", got)
+	}
+	// A mapper's panic is an internal error and nothing else.
+	r.Result = func(json.RawMessage) (*mcp.CallToolResult, error) { panic("mapper") }
+	if err := h.server.SetRoutes(r); err != nil {
+		t.Fatal(err)
+	}
+	if m := h.task(methodGet, id, nil); m.code() != -32603 || strings.Contains(m.raw, "mapper") {
+		t.Errorf("%s", m.raw)
+	}
+}
+
 func TestHandleLife(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		retention := time.Duration(rapid.Int64Range(1, int64(200*365*24*time.Hour)).Draw(t, "retention"))
