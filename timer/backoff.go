@@ -26,11 +26,11 @@ func (b Backoff) Delay(attempt uint32, random float64) time.Duration {
 	if longest <= 0 {
 		longest = max(time.Minute, first)
 	}
-	if factor < 1 {
+	if !(factor >= 1) { // also where it is no number
 		factor = 2
 	}
 	switch {
-	case jitter == 0:
+	case jitter == 0 || math.IsNaN(jitter):
 		jitter = 0.1
 	case jitter < 0:
 		jitter = 0
@@ -40,5 +40,8 @@ func (b Backoff) Delay(attempt uint32, random float64) time.Duration {
 	d := float64(first) * math.Pow(factor, float64(max(attempt, 1)-1))
 	d = min(d, float64(longest))
 	d *= 1 - jitter*random
+	if d >= math.MaxInt64 {
+		return math.MaxInt64 // float64(math.MaxInt64) is one more
+	}
 	return time.Duration(d)
 }
