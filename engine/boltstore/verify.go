@@ -238,8 +238,13 @@ func (v *view) verifyOwner(b bucketID, k []byte, found *findings) {
 		found.add(history.RunID{}, history.RuleIndex, "key %x in %s is cut short", k, b)
 		return
 	}
-	if id := history.RunID(k[:runLen]); v.get(bSpecs, id[:]) == nil {
+	id := history.RunID(k[:runLen])
+	if v.get(bSpecs, id[:]) == nil {
 		found.add(id, history.RuleIndex, "key %x in %s is of no run", k, b)
+	}
+	numbered := b == bEvents || b == bInbox || b == bDead
+	if numbered && (len(k) != runLen+8 || binary.BigEndian.Uint64(k[runLen:]) == 0) {
+		found.add(id, history.RuleIndex, "key %x in %s has no sequence", k, b)
 	}
 }
 

@@ -118,6 +118,18 @@ func (m *machine) anyRun(t *rapid.T) history.RunID {
 	return rapid.SampledFrom(m.runs).Draw(t, "run")
 }
 
+// anyClaim draws one of the newest claims mostly, which may still be held.
+func (m *machine) anyClaim(t *rapid.T) modelClaim {
+	if len(m.claims) == 0 {
+		t.Skip("no claim")
+	}
+	from := m.claims
+	if rapid.IntRange(0, 9).Draw(t, "old claim") > 0 {
+		from = from[max(0, len(from)-3):]
+	}
+	return rapid.SampledFrom(from).Draw(t, "claim")
+}
+
 func (m *machine) start(t *rapid.T) {
 	spec := history.Spec{
 		ID: history.NewRunID(history.TimeOf(m.clock.Now())), Key: rapid.SampledFrom([]string{"a", "b", "c", ""}).Draw(t, "key"),
@@ -163,10 +175,7 @@ func (m *machine) claimSome(t *rapid.T) {
 }
 
 func (m *machine) commitSome(t *rapid.T) {
-	if len(m.claims) == 0 {
-		t.Skip("no claim")
-	}
-	c := rapid.SampledFrom(m.claims).Draw(t, "claim")
+	c := m.anyClaim(t)
 	plan := m.plan(t, c.id)
 	m.both("commit", func(i int, s engine.Store) (string, error) {
 		run, err := s.Run(m.ctx, c.id)
@@ -289,10 +298,7 @@ func (m *machine) terminateSome(t *rapid.T) {
 }
 
 func (m *machine) releaseSome(t *rapid.T) {
-	if len(m.claims) == 0 {
-		t.Skip("no claim")
-	}
-	c := rapid.SampledFrom(m.claims).Draw(t, "claim")
+	c := m.anyClaim(t)
 	retry := history.TimeOf(m.clock.Now()).Add(time.Duration(rapid.IntRange(0, 3).Draw(t, "retry")) * time.Minute)
 	reason := rapid.SampledFrom([]string{"", "stalled"}).Draw(t, "reason")
 	m.both("release", func(i int, s engine.Store) (string, error) {
