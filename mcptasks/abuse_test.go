@@ -172,10 +172,19 @@ func TestBearerTokens(t *testing.T) {
 		}
 		return &auth.TokenInfo{UserID: user, Expiration: time.Now().Add(time.Hour)}, nil
 	}
-	h := newHarnessHTTP(t, Options{}, HTTPOptions{Auth: verify})
+	const metadata = "https://mcp.example/.well-known/oauth-protected-resource"
+	h := newHarnessHTTP(t, Options{}, HTTPOptions{Auth: verify, AuthOptions: &auth.RequireBearerTokenOptions{ResourceMetadataURL: metadata}})
 	bearer := func(user string) map[string]string { return map[string]string{"Authorization": "Bearer " + user} }
 	if m := h.do(post{method: methodDiscover}); m.status != 401 {
 		t.Errorf("without a token: %d", m.status)
+	}
+	resp, err := http.DefaultClient.Do(post{method: methodDiscover}.request(t, h.http.URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if got := resp.Header.Get("WWW-Authenticate"); !strings.Contains(got, metadata) {
+		t.Errorf("WWW-Authenticate: %s", got)
 	}
 	if m := h.do(post{method: methodDiscover, header: bearer("x")}); m.status != 401 {
 		t.Errorf("with a wrong token: %d", m.status)

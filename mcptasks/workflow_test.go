@@ -26,7 +26,7 @@ import (
 
 // service is a server on the real engine and a bbolt file.
 type service struct {
-	*testing.T
+	testing.TB
 	engine *engine.Engine
 	server *mcptasks.Server
 	url    string
@@ -34,18 +34,18 @@ type service struct {
 	stop func()
 }
 
-func newService(t *testing.T, defs ...workflow.Definition) *service {
+func newService(t testing.TB, defs ...workflow.Definition) *service {
 	t.Helper()
 	return openService(t, filepath.Join(t.TempDir(), "test.db"), defs...)
 }
 
-func openService(t *testing.T, path string, defs ...workflow.Definition) *service {
+func openService(t testing.TB, path string, defs ...workflow.Definition) *service {
 	t.Helper()
 	store, err := boltstore.Open(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &service{T: t}
+	s := &service{TB: t}
 	if s.engine, err = engine.New(store, engine.Options{Workflows: defs, Log: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
