@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 
 	"github.com/perdure/perdure/history"
@@ -21,7 +22,9 @@ type Branch struct {
 	// parent and fork are nil for the workflow function itself.
 	parent *Branch
 	fork   *fork
-	fn     func(*Branch) ([]byte, *history.Failure)
+	// place is the branch's index in its construct, after those of the branches around it.
+	place []int
+	fn    func(*Branch) ([]byte, *history.Failure)
 
 	resume  chan struct{}
 	started bool
@@ -46,14 +49,18 @@ type Branch struct {
 	shield int
 }
 
-func newBranch(x *Execution, parent *Branch, f *fork, path history.Branch, fn func(*Branch) ([]byte, *history.Failure)) *Branch {
+func newBranch(x *Execution, parent *Branch, f *fork, path history.Branch, index int, fn func(*Branch) ([]byte, *history.Failure)) *Branch {
 	b := &Branch{
 		x: x, parent: parent, fork: f, path: path, fn: fn,
 		resume:      make(chan struct{}),
 		occurrences: make(map[string]int),
 		recorded:    x.recorded.byBranch[path],
 	}
-	if parent != nil && parent.shield > 0 {
+	if parent == nil {
+		return b
+	}
+	b.place = append(slices.Clone(parent.place), index)
+	if parent.shield > 0 {
 		b.shield = 1
 	}
 	return b
@@ -155,9 +162,10 @@ func (b *Branch) enter(op, name string) (*operation, *history.Failure) {
 	if f := b.canceled(); f != nil && op != OpValue && op != OpReply {
 		return nil, f
 	}
-	o := &operation{pos: pos, op: op, branch: b, number: x.entered}
-	x.entered++
-	o.recorded = b.compare(op, pos)
+	o := &operation{pos: pos, op: op, branch: b}
+	if o.recorded = b.compare(op, pos); o.recorded != nil {
+		o.seq = o.recorded.events[0].Seq
+	}
 	x.ops[pos] = o
 	b.open.Store(o)
 	return o, nil

@@ -20,7 +20,7 @@ func (x *Execution) exceedDeadline() {
 	x.cancelOpen()
 }
 
-// cancelOpen ends the open operations of all canceled branches, in the order in which they were entered.
+// cancelOpen ends the open operations of all canceled branches, in the order of the branches.
 func (x *Execution) cancelOpen() {
 	for _, o := range x.openOps() {
 		f := o.branch.canceled()

@@ -79,11 +79,10 @@ type Execution struct {
 	past   bool
 	loaded bool
 
-	now     history.Time
-	seq     uint64
-	bytes   int
-	first   uint64 // sequence of the generation's first event
-	entered uint64 // operations entered so far
+	now   history.Time
+	seq   uint64
+	bytes int
+	first uint64 // sequence of the generation's first event
 
 	root      *Branch
 	branches  []*Branch // all that have begun and are not done, for unloading
@@ -120,7 +119,7 @@ func New(run *history.Run, events []history.Event, fn Func, opts Options) *Execu
 	if len(events) > 0 {
 		x.input, x.first = events[0].Payload, events[0].Seq
 	}
-	x.root = newBranch(x, nil, nil, "", func(b *Branch) ([]byte, *history.Failure) { return fn(b, x.input) })
+	x.root = newBranch(x, nil, nil, "", 0, func(b *Branch) ([]byte, *history.Failure) { return fn(b, x.input) })
 	return x
 }
 
@@ -265,6 +264,9 @@ func (x *Execution) emit(e history.Event) {
 	e.Seq, e.At, e.Generation = x.seq, x.now, x.generation
 	x.bytes += len(e.Payload) + 128
 	x.out.Events = append(x.out.Events, e)
+	if o := x.ops[e.Position]; o != nil {
+		o.seq = e.Seq
+	}
 	if e.Inbox != 0 {
 		x.out.Consume = append(x.out.Consume, e.Inbox)
 	}

@@ -145,7 +145,7 @@ func equalNames(a, b []string) bool {
 func (x *Execution) beginBranches(f *fork) {
 	for f.decider == "" && f.begun < len(f.children) && (f.spec.Parallel <= 0 || f.live < f.spec.Parallel) {
 		spec := f.spec.Branches[f.begun]
-		child := newBranch(x, f.op.branch, f, f.op.pos.Branch(spec.ID), spec.Run)
+		child := newBranch(x, f.op.branch, f, f.op.pos.Branch(spec.ID), f.begun, spec.Run)
 		f.children[f.begun] = child
 		f.begun++
 		f.live++

@@ -29,7 +29,7 @@ type operation struct {
 	pos      history.Position
 	op       string
 	branch   *Branch
-	number   uint64 // orders operations by when they were entered
+	seq      uint64 // the newest event of the operation; zero for a step that has none. It orders waits by age, also after a replay
 	recorded *recordedOp
 
 	payload []byte
@@ -68,7 +68,7 @@ func (x *Execution) setDue(o *operation, due history.Time) {
 	if due.IsZero() {
 		return
 	}
-	heap.Push(&x.deadlines, deadline{at: due, number: o.number, op: o})
+	heap.Push(&x.deadlines, deadline{at: due, seq: o.seq, op: o})
 }
 
 // arm sets the operation's deadline and its timer row.
@@ -99,9 +99,9 @@ func (x *Execution) clearTimer(t history.Timer) {
 
 // deadline is an entry of the heap; it is stale where the operation's due has changed since.
 type deadline struct {
-	at     history.Time
-	number uint64
-	op     *operation // nil: the run's own deadline
+	at  history.Time
+	seq uint64
+	op  *operation // nil: the run's own deadline
 }
 
 // deadlines orders by instant, then by age, so that what falls due together fires in a fixed order.
@@ -112,7 +112,7 @@ func (h deadlines) Less(i, j int) bool {
 	if h[i].at != h[j].at {
 		return h[i].at < h[j].at
 	}
-	return h[i].number < h[j].number
+	return h[i].seq < h[j].seq
 }
 func (h deadlines) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
 func (h *deadlines) Push(v any)   { *h = append(*h, v.(deadline)) }

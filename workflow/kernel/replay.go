@@ -172,6 +172,7 @@ func (x *Execution) applyToOperation(e *history.Event) {
 		x.diverged = &Divergence{Seq: e.Seq, Branch: e.Position.On(), Expected: describeEvent(e), Found: x.whereabouts(e.Position.On())}
 		return
 	}
+	o.seq = e.Seq
 	switch e.Kind {
 	case history.StepStarted:
 		o.step.started = true

@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -185,13 +184,14 @@ func (x *Execution) operatorDecided(item history.InboxItem) {
 	}
 }
 
-// openOps are the open operations in the order in which they were entered.
+// openOps are the open operations in the order of their branches: one that does not depend on when they were entered,
+// because a replay may enter them in another order. A branch has one at most.
 func (x *Execution) openOps() []*operation {
 	open := make([]*operation, 0, len(x.ops))
 	for _, o := range x.ops {
 		open = append(open, o)
 	}
-	slices.SortFunc(open, func(a, b *operation) int { return cmp.Compare(a.number, b.number) })
+	slices.SortFunc(open, func(a, b *operation) int { return slices.Compare(a.branch.place, b.branch.place) })
 	return open
 }
 

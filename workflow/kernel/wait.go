@@ -127,16 +127,17 @@ func signalReceived(o *operation, item history.InboxItem) history.Event {
 
 // offer gives a new signal to the oldest receive that waits for it, unless a receive has taken it already.
 func (x *Execution) offer(item history.InboxItem) {
-	for _, o := range x.openOps() {
-		if o.op != OpReceive || !slices.Contains(o.names, item.Name) || !signal.InTime(item.AcceptedAt, o.due) {
-			continue
+	var oldest *operation
+	for _, o := range x.ops {
+		waits := o.op == OpReceive && slices.Contains(o.names, item.Name) && signal.InTime(item.AcceptedAt, o.due)
+		if waits && (oldest == nil || o.seq < oldest.seq) {
+			oldest = o
 		}
-		if !x.inbox.Remove(item) {
-			return
-		}
-		x.emit(signalReceived(o, item))
-		o.name, o.key, o.by = item.Name, item.Key, item.By
-		x.settle(o, item.Payload, nil)
+	}
+	if oldest == nil || !x.inbox.Remove(item) {
 		return
 	}
+	x.emit(signalReceived(oldest, item))
+	oldest.name, oldest.key, oldest.by = item.Name, item.Key, item.By
+	x.settle(oldest, item.Payload, nil)
 }
