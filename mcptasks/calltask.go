@@ -50,11 +50,24 @@ type remoteOutcome struct {
 	Task   *Task           `json:"task,omitempty"`
 }
 
+// callGrace is how long a call goes on after its run was cancelled: a task that the other server is just creating must
+// become known, or nobody could cancel it. It is below the grace that a worker gives a step.
+const callGrace = 5 * time.Second
+
 func callRemote(ctx context.Context, c *Client, r CallRequest) (remoteOutcome, error) {
 	if r.IdempotencyKey == "" {
 		r.IdempotencyKey = workflow.StepInfo(ctx).IdempotencyKey
 	}
-	out, err := c.Call(ctx, r)
+	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(callGrace):
+			cancel()
+		case <-call.Done():
+		}
+	})()
+	out, err := c.Call(call, r)
 	if err != nil {
 		return remoteOutcome{}, err
 	}

@@ -3,6 +3,9 @@ package mcptasks_test
 import (
 	"context"
 	"errors"
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -172,15 +175,41 @@ func (s *service) questions(ctx context.Context, id history.RunID, n int) []hist
 }
 
 func TestCancelledRunCancelsItsTaskOnTheOtherServer(t *testing.T) {
+	for _, held := range []bool{false, true} {
+		name := "task is known"
+		if held {
+			name = "call is on its way"
+		}
+		t.Run(name, func(t *testing.T) { cancelRemote(t, held) })
+	}
+}
+
+// cancelRemote cancels a run whose task is on the other server; with held, while the answer that names the task is
+// still on its way.
+func cancelRemote(t *testing.T, held bool) {
 	remote, started := newRemote(t)
-	local := newService(t, caller(declaring(remote), "endless"))
+	release := make(chan struct{})
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rec := httptest.NewRecorder()
+		remote.handler.ServeHTTP(rec, r)
+		if held && r.Header.Get("Mcp-Method") == "tools/call" {
+			<-release
+		}
+		maps.Copy(w.Header(), rec.Header())
+		w.WriteHeader(rec.Code)
+		w.Write(rec.Body.Bytes())
+	}))
+	t.Cleanup(front.Close)
+	through := *remote
+	through.url = front.URL
+	local := newService(t, caller(declaring(&through), "endless"))
 	c := local.client(mcptasks.ClientOptions{})
-	out, err := c.Call(t.Context(), mcptasks.CallRequest{Tool: "call-endless"})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	out, err := c.Call(ctx, mcptasks.CallRequest{Tool: "call-endless"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
 	theirs, err := ulid.ParseStrict(<-started)
 	if err != nil {
 		t.Fatal(err)
@@ -188,6 +217,7 @@ func TestCancelledRunCancelsItsTaskOnTheOtherServer(t *testing.T) {
 	if err := c.Cancel(ctx, out.Task.TaskID); err != nil {
 		t.Fatal(err)
 	}
+	close(release)
 	if _, err := c.Wait(ctx, out.Task, mcptasks.WaitOptions{}); !errors.Is(err, mcptasks.ErrTaskCancelled) {
 		t.Errorf("%v", err)
 	}

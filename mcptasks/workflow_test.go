@@ -27,9 +27,10 @@ import (
 // service is a server on the real engine and a bbolt file.
 type service struct {
 	testing.TB
-	engine *engine.Engine
-	server *mcptasks.Server
-	url    string
+	engine  *engine.Engine
+	server  *mcptasks.Server
+	url     string
+	handler http.Handler
 	// stop ends it, and holds its file against the checker.
 	stop func()
 }
@@ -62,7 +63,8 @@ func openService(t testing.TB, path string, defs ...workflow.Definition) *servic
 	if err := s.server.SetRoutes(routes...); err != nil {
 		t.Fatal(err)
 	}
-	srv := httptest.NewServer(s.server.Handler(mcptasks.HTTPOptions{}))
+	s.handler = s.server.Handler(mcptasks.HTTPOptions{})
+	srv := httptest.NewServer(s.handler)
 	s.url = srv.URL
 	s.stop = sync.OnceFunc(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
