@@ -94,7 +94,8 @@ type ClaimRequest = history.ClaimRequest
 // Leases are the writes of workers.
 type Leases interface {
 	// Claim gives the owner up to Max ready runs, highest priority first, then oldest. It returns at once, with
-	// none where there is none.
+	// none where there is none. A store need not make a claim durable: a run counts as claimed (history.State.Claimed)
+	// after a crash only once its holder has committed, renewed or released it, or its lease has run out.
 	Claim(ctx context.Context, req ClaimRequest) ([]history.Claim, error)
 
 	// Renew extends all leases of the owner by ttl from now, and returns the runs that it no longer holds of
@@ -109,8 +110,10 @@ type Leases interface {
 	// Reason, where it is set, is shown on the run until its next commit. A token that is not the newest matches ErrFenced.
 	Release(ctx context.Context, id history.RunID, token history.Token, retryAt history.Time, reason string) error
 
-	// WakeDue makes the waiting runs ready whose timers have fallen due, in order, at most limit of them, and
-	// returns how many, and when the next timer falls due (zero: there is none).
+	// WakeDue makes the waiting runs ready whose timers have fallen due, in order, and the released ones whose time
+	// has come, at most limit of them. It returns how many, and when the next timer or release falls due (zero:
+	// there is none). A timer that falls due for a run that is held or ready only makes a Change. It fires once in an
+	// epoch; its row stays until the holder clears it.
 	WakeDue(ctx context.Context, limit int) (woken int, next history.Time, err error)
 
 	// ExpireLeases makes the runs ready whose leases ran out. It returns how many.
@@ -134,7 +137,7 @@ type Reader interface {
 	Interrupts(ctx context.Context, id history.RunID) ([]history.Interrupt, error)
 	// Timers returns the timer rows of a run, earliest first.
 	Timers(ctx context.Context, id history.RunID) ([]history.Timer, error)
-	// DeadLetters returns the signals that reached the run after its end or were never received.
+	// DeadLetters returns the signals that reached the run after its end or were never received, oldest first.
 	DeadLetters(ctx context.Context, id history.RunID) ([]history.InboxItem, error)
 	// List returns runs, newest first.
 	List(ctx context.Context, f Filter) (Page, error)

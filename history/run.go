@@ -59,7 +59,8 @@ type State struct {
 	Seq   uint64 `cbor:"5,keyasint" json:"seq"`
 	Head  Digest `cbor:"6,keyasint" json:"head"`
 	Bytes uint64 `cbor:"7,keyasint" json:"bytes"`
-	// GenerationSeq is the sequence of the first event of the current generation.
+	// GenerationSeq is the sequence of the event that began the current generation and has its input: RunStarted, or
+	// the RunContinued that ended the one before (and is numbered with that one).
 	GenerationSeq uint64 `cbor:"8,keyasint" json:"generationSeq"`
 	// InboxHead is the sequence of the newest inbox item; InboxSeen the newest that a holder has considered.
 	InboxHead uint64 `cbor:"9,keyasint,omitempty" json:"inboxHead,omitempty"`
@@ -68,7 +69,7 @@ type State struct {
 	Questions int `cbor:"11,keyasint,omitempty" json:"questions,omitempty"`
 	// CancelRequested is when the cancel request was accepted.
 	CancelRequested Time `cbor:"12,keyasint,omitempty" json:"cancelRequested,omitempty"`
-	// UpdatedAt changes with Status as a client sees it, Message, Questions and the result; not with every event.
+	// UpdatedAt changes with what a client sees: Message, Questions, a cancel request and the end; not with every event.
 	UpdatedAt Time `cbor:"13,keyasint" json:"updatedAt"`
 	ClosedAt  Time `cbor:"14,keyasint,omitempty" json:"closedAt,omitempty"`
 	// Epoch is the store epoch of the last holder; a running status of an older epoch means ready.

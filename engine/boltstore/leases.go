@@ -42,8 +42,11 @@ func (s *Store) Claim(ctx context.Context, req engine.ClaimRequest) ([]history.C
 		return nil, s.wrap("claim", history.ErrReadOnly)
 	}
 	taken, err := s.take(ctx, &req)
-	if err != nil || len(taken) == 0 {
+	if err != nil {
 		return nil, err
+	}
+	if len(taken) == 0 {
+		return nil, s.wrap("claim", s.unread())
 	}
 	now := s.readTime()
 	claims := make([]history.Claim, 0, len(taken))
@@ -62,11 +65,20 @@ func (s *Store) Claim(ctx context.Context, req engine.ClaimRequest) ([]history.C
 		s.forget(taken...)
 		return nil, err
 	}
-	claims = s.seat(taken, claims)
-	if len(claims) == 0 && len(broken) > 0 {
-		return nil, s.wrap("claim", errors.Join(broken...))
+	if claims = s.seat(taken, claims, broken); len(claims) == 0 {
+		return nil, s.wrap("claim", s.unread())
 	}
 	return claims, nil
+}
+
+// unread returns, once, why runs that were taken could not be read: by the next claim that finds nothing, so that one
+// damaged run keeps nobody from the others.
+func (s *Store) unread() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := errors.Join(s.broken...)
+	s.broken = nil
+	return err
 }
 
 func checkClaim(req *engine.ClaimRequest) error {
@@ -118,9 +130,10 @@ func (v *view) claim(id history.RunID, token history.Token, now history.Time) (h
 
 // seat completes the leases whose runs could be read and drops the others. A damaged run keeps its row: every
 // claim of a later epoch meets it again, and Verify names it.
-func (s *Store) seat(taken []*lease, claims []history.Claim) []history.Claim {
+func (s *Store) seat(taken []*lease, claims []history.Claim, broken []error) []history.Claim {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.broken = append(s.broken, broken...)
 	kept := claims[:0]
 	for i, l := range taken {
 		c := claims[i]

@@ -173,7 +173,7 @@ func openBolt(path string, o Options, readOnly bool) (*bolt.DB, *os.File, error)
 	case errors.As(err, &p):
 		return nil, nil, errors.Join(fmt.Errorf("the file is damaged: restore a backup: %w", err), letGo(file))
 	case errors.Is(err, berrors.ErrTimeout):
-		return nil, nil, fmt.Errorf("%w%s: stop it, or use the server that it runs", history.ErrLocked, holderOf(path))
+		return nil, nil, fmt.Errorf("%w%s: stop that one, or use the server that it runs", history.ErrLocked, holderOf(path))
 	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrVersionMismatch):
 		return nil, nil, fmt.Errorf("this is not a store: %w: %w", history.ErrFormat, err)
 	case errors.Is(err, berrors.ErrChecksum):

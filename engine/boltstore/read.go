@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -142,7 +143,7 @@ func (s *Store) Interrupts(ctx context.Context, id history.RunID) ([]history.Int
 	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(open, func(a, b history.Interrupt) int { return int(max(-1, min(1, a.OpenedAt-b.OpenedAt))) })
+	slices.SortStableFunc(open, func(a, b history.Interrupt) int { return cmp.Compare(a.OpenedAt, b.OpenedAt) })
 	return open, nil
 }
 

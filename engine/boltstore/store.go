@@ -43,6 +43,8 @@ type Store struct {
 	delayed map[history.RunID]delay
 	lines   map[string]*line // by workflowPrefix
 	timers  window
+	// broken are the errors of runs that were taken and could not be read, until a claim has returned them.
+	broken []error
 	// stamp is the time of the transaction that is being written; zero between transactions.
 	stamp history.Time
 }
