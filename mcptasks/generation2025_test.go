@@ -16,6 +16,8 @@ import (
 	"github.com/perdure/perdure/workflow"
 )
 
+const initializeText = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","clientInfo":{"name":"t","version":"1"},"capabilities":{"elicitation":{},"tasks":{}}}}`
+
 // session2025 is a session of revision 2025-11-25, as raw HTTP requests.
 type session2025 struct {
 	*harness
@@ -26,8 +28,7 @@ type session2025 struct {
 func (h *harness) initialize(header map[string]string) (*session2025, message) {
 	h.Helper()
 	s := &session2025{harness: h, header: header}
-	body := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","clientInfo":{"name":"t","version":"1"},"capabilities":{"elicitation":{},"tasks":{}}}}`
-	req := post{body: body, header: header}.request(h, h.http.URL)
+	req := post{body: initializeText, header: header}.request(h, h.http.URL)
 	for _, k := range []string{headerVersion, headerMethod} {
 		req.Header.Del(k)
 	}
@@ -401,6 +402,34 @@ func TestShutdownEndsAWaitingResult(t *testing.T) {
 	if m := <-result; m.code() != -32603 || !strings.Contains(m.raw, "shutting down") {
 		t.Errorf("%s", m.raw)
 	}
+}
+
+func TestSessionsAreBounded(t *testing.T) {
+	h := newHarnessHTTP(t, Options{}, HTTPOptions{MaxSessions: 2})
+	first, _ := h.initialize(nil)
+	h.initialize(nil)
+	refused := func() bool {
+		req := post{body: initializeText}.request(t, h.http.URL)
+		req.Header.Del(headerVersion)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		m := readAnswer(t, resp)
+		return resp.StatusCode == http.StatusServiceUnavailable && m.code() == -32603
+	}
+	if !refused() {
+		t.Error("a third session was opened")
+	}
+	if m := first.send(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`); m.Error != nil {
+		t.Errorf("the first session: %s", m.raw)
+	}
+	if d := h.get(h.create()); d.Status != Working {
+		t.Errorf("a stateless request: %+v", d)
+	}
+	first.end()
+	h.initialize(nil) // there is room again
 }
 
 // A session can be ended while its requests wait.

@@ -2,6 +2,7 @@ package mcptasks
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -39,8 +40,10 @@ type HTTPOptions struct {
 	// Default: no limit.
 	Rate  float64
 	Burst int
-	// SessionTimeout ends idle sessions of revisions before 2026-07-28. Default: 24 h.
+	// SessionTimeout ends idle sessions of revisions before 2026-07-28, and MaxSessions bounds them. Default: 24 h and
+	// 1,000.
 	SessionTimeout time.Duration
+	MaxSessions    int
 	// Auth verifies bearer tokens; without a valid one a request is refused with 401. Default: no authentication;
 	// then bind the server to a loopback address.
 	Auth auth.TokenVerifier
@@ -51,9 +54,8 @@ type HTTPOptions struct {
 // Handler serves MCP over streamable HTTP, at any path. Requests of revision 2026-07-28 are stateless; older ones
 // have sessions, because elicitation and sampling need them.
 func (s *Server) Handler(o HTTPOptions) http.Handler {
-	if o.SessionTimeout == 0 {
-		o.SessionTimeout = 24 * time.Hour
-	}
+	o.SessionTimeout = cmp.Or(o.SessionTimeout, 24*time.Hour)
+	o.MaxSessions = cmp.Or(o.MaxSessions, 1000)
 	get := func(*http.Request) *mcp.Server { return s.mcp }
 	h := &httpHandler{
 		server: s,
@@ -69,7 +71,8 @@ func (s *Server) Handler(o HTTPOptions) http.Handler {
 			Logger:              s.opts.sdkLogger(),
 			MaxRequestBodyBytes: s.opts.MaxMessageBytes,
 		}),
-		limit: newRateLimit(o.Rate, o.Burst),
+		limit:       newRateLimit(o.Rate, o.Burst),
+		maxSessions: o.MaxSessions,
 	}
 	var next http.Handler = h
 	if o.Auth != nil {
@@ -89,6 +92,7 @@ type httpHandler struct {
 	hosts               []string
 	stateless, sessions http.Handler
 	limit               *rateLimit
+	maxSessions         int
 }
 
 func (h *httpHandler) recovering(next http.Handler) http.Handler {
@@ -153,6 +157,17 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.servePOST(w, r, body)
 }
 
+// full reports whether there are as many sessions as there may be. Stateless requests and connections have no id.
+func (h *httpHandler) full() bool {
+	n := 0
+	for s := range h.server.mcp.Sessions() {
+		if s.ID() != "" {
+			n++
+		}
+	}
+	return n >= h.maxSessions
+}
+
 // admit applies the rate limit of the caller.
 func (h *httpHandler) admit(w http.ResponseWriter, r *http.Request) bool {
 	if h.limit == nil {
@@ -204,6 +219,10 @@ func (h *httpHandler) servePOST(w http.ResponseWriter, r *http.Request, body []b
 	if r.Header.Get(headerVersion) < revision2026 && f.revision() < revision2026 {
 		if task := f.private().Get(headerTaskParam); task != "" {
 			r.Header.Set(headerTaskParam, task)
+		}
+		if f.method == methodInitialize && h.full() {
+			writeError(w, http.StatusServiceUnavailable, f.id, internalError("the server has too many sessions; try again later"))
+			return
 		}
 		h.sessions.ServeHTTP(w, r)
 		return
