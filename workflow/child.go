@@ -68,20 +68,21 @@ type continueError struct{ in any }
 
 func (e *continueError) Error() string { return "continue as new" }
 
-// continuation returns the failure that asks the kernel for a new generation, or nil where err does not.
-func continuation(ctx Context, err error) *history.Failure {
+// continuation returns the failure that asks the kernel for a new generation, where err does, or the error that the
+// function fails with.
+func continuation(ctx Context, err error) (*history.Failure, error) {
 	var c *continueError
 	if !errors.As(err, &c) {
-		return nil
+		return nil, err
 	}
 	if len(ctx.frame.compensations) > 0 {
-		return &history.Failure{Kind: history.FailureMisuse, Message: "continue as new with OnFail registered: its compensations would be lost"}
+		return nil, &endError{&history.Failure{Kind: history.FailureMisuse, Message: "continue as new with OnFail registered: its compensations would be lost"}}
 	}
 	input, encodeErr := json.Marshal(c.in)
 	if encodeErr != nil {
-		return &history.Failure{Kind: history.FailureEncoding, Message: fmt.Sprintf("continue as new: the input %T does not encode to JSON: %v", c.in, encodeErr)}
+		return nil, &endError{&history.Failure{Kind: history.FailureEncoding, Message: fmt.Sprintf("continue as new: the input %T does not encode to JSON: %v", c.in, encodeErr)}}
 	}
-	return kernel.Continue(input)
+	return kernel.Continue(input), nil
 }
 
 // Patched allows a change to a workflow that has live runs: it reports whether this run goes the new way. A run that

@@ -57,7 +57,8 @@ func call[T any](b *kernel.Branch, fn func(Context) (T, error)) ([]byte, *histor
 	if err == nil {
 		return payload, nil
 	}
-	if f := continuation(ctx, err); f != nil {
+	f, err := continuation(ctx, err)
+	if f != nil {
 		return nil, f
 	}
 	return nil, failureOf(compensate(ctx, err))

@@ -159,8 +159,8 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text[:maxMessage], "") + fmt.Sprintf("… (%d bytes)", len(text))
 }
 
-// endError is how a function ended without returning an error of its own: by a panic, or with a result that does not
-// encode.
+// endError is how a function ended without returning an error of its own: by a panic, with a result that does not
+// encode, or by continuing as new where it must not.
 type endError struct{ failure *history.Failure }
 
 func (e *endError) Error() string { return e.failure.Error() }
