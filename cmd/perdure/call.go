@@ -118,7 +118,16 @@ func (a *app) mcpClient(ctx context.Context, flags callFlags) (*mcptasks.Client,
 	}
 	if !flags.noInput && form.IsTerminal(a.in) {
 		d := form.NewDialog(a.in, a.err)
-		o.Elicit = func(ctx context.Context, q *mcp.ElicitParams) (*mcp.ElicitResult, error) { return elicit(ctx, d, q) }
+		o.Elicit = func(ctx context.Context, q *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+			res, err := elicit(ctx, d, q)
+			if err == nil && res.Action == form.Leave && flags.url == "" {
+				// Dismissed it would be asked again. It is simply not answered, until it is no longer open.
+				fmt.Fprintln(a.err, "left open; answer it with: perdure answer")
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return res, err
+		}
 	}
 	return mcptasks.NewClient(func(context.Context) (mcp.Transport, error) { return transport(), nil }, o)
 }

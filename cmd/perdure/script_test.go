@@ -57,6 +57,7 @@ func TestScripts(t *testing.T) {
 			"newest": newest, "await": await, "loaded": loaded, "holds": holds,
 		},
 		RequireExplicitExec: true,
+		Deadline:            time.Now().Add(2 * patience), // a command that hangs is shown, with what it had written
 	})
 }
 

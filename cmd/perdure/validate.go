@@ -40,15 +40,12 @@ Exit codes: 0 the file is good (there may be warnings), 1 it has mistakes, 3 the
   perdure validate --json perdure.yaml | jq '.problems[] | "\(.line): \(.message)"'`,
 		Args: exactly("[FILE]"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			path := a.config
 			if len(args) == 1 {
-				path = args[0]
-			} else {
-				found, err := state.FindConfig(a.config)
-				if err != nil {
-					return err
-				}
-				path = found
+				return a.validate(args[0])
+			}
+			path, err := state.FindConfig(a.config)
+			if err != nil {
+				return err
 			}
 			return a.validate(path)
 		},

@@ -66,9 +66,9 @@ func describe(e *admin.Event, began time.Time, limit int) (what, detail string) 
 	case history.RunFailed:
 		return "run failed", failed
 	case history.RunCanceled:
-		return "run canceled", Clip(join(e.By, e.Message), limit)
+		return "run canceled", Clip(who(e), limit)
 	case history.CancelRequested:
-		return "cancel requested", Clip(join(e.By, e.Message), limit)
+		return "cancel requested", Clip(who(e), limit)
 	case history.StatusReported:
 		if limit > 0 {
 			return "", "" // the step that follows says more
@@ -172,6 +172,14 @@ func answered(payload json.RawMessage, limit int) string {
 		return Clip(join(a.Action, a.Reason), limit)
 	}
 	return Short(a.Content, limit)
+}
+
+// who says who ended a run, and why.
+func who(e *admin.Event) string {
+	if e.By == "" || e.Message == "" {
+		return e.By + e.Message
+	}
+	return e.By + ": " + e.Message
 }
 
 // join puts a space between the parts that say something.

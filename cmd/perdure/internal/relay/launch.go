@@ -60,6 +60,7 @@ func (l *Launcher) Connect(ctx context.Context) (net.Conn, error) {
 			return nil, exit.New(exit.Unreachable, "the server's own words are in "+l.Dir.Log(), "no server answers for %s after %s: %w", l.Dir.Path, patience, err)
 		}
 		switch {
+		case child == nil && !admin.IsDial(err): // a server that is draining: it will be gone
 		case child == nil && time.Now().After(startAt):
 			if child, err = l.start(); err != nil {
 				return nil, err
