@@ -230,8 +230,8 @@ func TestRunWithoutAWorkerForItsVersionIsNotExecutedByAnother(t *testing.T) {
 		two := start(env, def(2), 0)
 		time.Sleep(time.Hour)
 		run := env.run(one.ID())
-		if run.Status != history.StatusReady || env.HasCode(&run) {
-			t.Errorf("run of v1: %s, has code: %v; want ready, and none", run.Status, env.HasCode(&run))
+		if run.Status != history.StatusReady || env.HasCode(&run) || run.Reason != "no worker for w v1" {
+			t.Errorf("run of v1: %s, has code: %v, reason %q; want ready, none, and that it says so", run.Status, env.HasCode(&run), run.Reason)
 		}
 		if got := result(env, two); got != 2 {
 			t.Errorf("run of v2: %d", got)

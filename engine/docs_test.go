@@ -46,3 +46,21 @@ func TestGuaranteesNameTestsThatExist(t *testing.T) {
 		}
 	}
 }
+
+// TestArchitectureNamesFilesThatExist holds docs/architecture.md against the tree.
+func TestArchitectureNamesFilesThatExist(t *testing.T) {
+	root := moduleRoot(t)
+	page, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`([\\w/]+/[\\w]+\\.go)`").FindAllStringSubmatch(string(page), -1)
+	if len(named) < 20 {
+		t.Errorf("the page names %d files: is it read?", len(named))
+	}
+	for _, m := range named {
+		if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(m[1]))); err != nil {
+			t.Errorf("docs/architecture.md: %v", err)
+		}
+	}
+}
