@@ -20,6 +20,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// The race detector lets each process sleep for a second at its end; the tests start hundreds.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=10"); err != nil {
+		panic(err)
+	}
 	testscript.Main(m, map[string]func(){"perdure": main})
 }
 
@@ -43,6 +47,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("PERDURE_STATE", filepath.Join(env.WorkDir, "state"))
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "xdg"))
 			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("GORACE", os.Getenv("GORACE"))
 			env.Defer(func() { killLeftOvers(filepath.Join(env.WorkDir, "xdg", "perdure")) })
 			return nil
 		},

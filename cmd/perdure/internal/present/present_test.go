@@ -84,12 +84,12 @@ func golden(t *testing.T, name, got string) {
 
 func TestTextsAreHarmless(t *testing.T) {
 	for in, want := range map[string]string{
-		"plain":            "plain",
-		"two\nlines\ttab":  "two lines tab",
-		"\x1b]0;title\a":   "�]0;title�",
-		"\u202egnp.exe":    "�gnp.exe",
-		"\u009b31mred":     "�31mred",
-		"ünï©ode 語":        "ünï©ode 語",
+		"plain":           "plain",
+		"two\nlines\ttab": "two lines tab",
+		"\x1b]0;title\a":  "�]0;title�",
+		"\u202egnp.exe":   "�gnp.exe",
+		"\u009b31mred":    "�31mred",
+		"ünï©ode 語":       "ünï©ode 語",
 	} {
 		if got := Clip(in, 0); got != want {
 			t.Errorf("%q becomes %q, want %q", in, got, want)
