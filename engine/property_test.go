@@ -26,11 +26,11 @@ import (
 // A node is a piece of a random workflow. Its outcome is a function of the program alone: branches that race or fail
 // fast start with sleeps of different lengths, so that time decides between them and not the scheduler.
 type node struct {
-	kind  string // step, fail, retry, sleep, receive, try, ask, value, seq, all, each, race, scope, comp, shield
-	name  string
-	d     time.Duration
-	times int
-	kids  []node
+	Kind  string // see program.node
+	Name  string
+	D     time.Duration
+	Times int
+	Kids  []node
 }
 
 // program generates a random workflow.
@@ -41,22 +41,22 @@ type program struct {
 
 func (p *program) node(depth int) node {
 	leaves := []string{"step", "step", "step", "retry", "sleep", "receive", "try", "value", "fail", "ask", "comp"}
-	inner := []string{"seq", "all", "each", "race", "scope", "shield"}
+	inner := []string{"seq", "all", "each", "race", "scope", "shield", "child", "again"}
 	kinds := leaves
 	if depth > 0 {
 		kinds = append(inner, leaves...)
 	}
 	p.n++
-	n := node{kind: kinds[p.r.IntN(len(kinds))], name: fmt.Sprintf("n%d", p.n), times: 1 + p.r.IntN(2)}
-	n.d = time.Duration(1+p.r.IntN(9)) * time.Second
-	if n.kind == "fail" && p.r.IntN(3) > 0 {
-		n.kind = "step"
+	n := node{Kind: kinds[p.r.IntN(len(kinds))], Name: fmt.Sprintf("n%d", p.n), Times: 1 + p.r.IntN(2)}
+	n.D = time.Duration(1+p.r.IntN(9)) * time.Second
+	if n.Kind == "fail" && p.r.IntN(3) > 0 {
+		n.Kind = "step"
 	}
-	switch n.kind {
-	case "seq", "scope", "shield":
-		n.kids = p.nodes(1+p.r.IntN(4), depth-1)
+	switch n.Kind {
+	case "seq", "scope", "shield", "child", "again":
+		n.Kids = p.nodes(1+p.r.IntN(4), depth-1)
 	case "all", "each", "race":
-		n.kids = p.nodes(1+p.r.IntN(3), depth-1)
+		n.Kids = p.nodes(1+p.r.IntN(3), depth-1)
 	}
 	return n
 }
@@ -71,22 +71,22 @@ func (p *program) nodes(n, depth int) []node {
 
 // run executes the node and returns a text that says what happened.
 func (n node) run(ctx workflow.Context) (string, error) {
-	switch n.kind {
+	switch n.Kind {
 	case "step":
-		return workflow.Step(ctx, n.name, func(context.Context) (string, error) { return n.name, nil })
+		return workflow.Step(ctx, n.Name, func(context.Context) (string, error) { return n.Name, nil })
 	case "fail":
-		return workflow.Step(ctx, n.name, func(context.Context) (string, error) { return "", errors.New(n.name + " fails") })
+		return workflow.Step(ctx, n.Name, func(context.Context) (string, error) { return "", errors.New(n.Name + " fails") })
 	case "retry":
-		return workflow.Step(ctx, n.name, func(ctx context.Context) (string, error) {
-			if a := workflow.StepInfo(ctx).Attempt; int(a) <= n.times {
+		return workflow.Step(ctx, n.Name, func(ctx context.Context) (string, error) {
+			if a := workflow.StepInfo(ctx).Attempt; int(a) <= n.Times {
 				return "", fmt.Errorf("attempt %d", a)
 			}
-			return n.name, nil
+			return n.Name, nil
 		}, workflow.Retry{Max: 5, First: time.Second, Jitter: -1})
 	case "sleep":
-		return "slept", workflow.Sleep(ctx, n.d)
+		return "slept", workflow.Sleep(ctx, n.D)
 	case "receive":
-		v, err := workflow.Receive[string](ctx, "sig", workflow.Within(n.d))
+		v, err := workflow.Receive[string](ctx, "sig", workflow.Within(n.D))
 		if errors.Is(err, workflow.ErrTimeout) {
 			return "timeout", nil
 		}
@@ -97,7 +97,7 @@ func (n node) run(ctx workflow.Context) (string, error) {
 	case "ask":
 		_, err := workflow.Ask[struct {
 			A string `json:"a"`
-		}](ctx, n.name, workflow.Question{Message: "?"}, workflow.Within(n.d))
+		}](ctx, n.Name, workflow.Question{Message: "?"}, workflow.Within(n.D))
 		if errors.Is(err, workflow.ErrTimeout) {
 			return "unanswered", nil
 		}
@@ -105,26 +105,57 @@ func (n node) run(ctx workflow.Context) (string, error) {
 	case "value":
 		workflow.NewID(ctx)
 		workflow.Now(ctx)
-		workflow.SetStatus(ctx, n.name)
+		workflow.SetStatus(ctx, n.Name)
 		return "value", nil
 	case "comp":
-		workflow.OnFail(ctx, n.name, func(context.Context) error { return nil })
+		workflow.OnFail(ctx, n.Name, func(context.Context) error { return nil })
 		return "comp", nil
 	case "seq":
-		return sequence(ctx, n.kids)
+		return sequence(ctx, n.Kids)
 	case "scope":
-		return workflow.Scope(ctx, n.name, func(ctx workflow.Context) (string, error) { return sequence(ctx, n.kids) })
+		return workflow.Scope(ctx, n.Name, func(ctx workflow.Context) (string, error) { return sequence(ctx, n.Kids) })
 	case "shield":
 		var out string
 		err := workflow.Uncanceled(ctx, func(ctx workflow.Context) (err error) {
-			out, err = sequence(ctx, n.kids)
+			out, err = sequence(ctx, n.Kids)
 			return err
 		})
 		return out, err
 	case "all", "each", "race":
 		return n.fork(ctx)
+	case "child":
+		return workflow.Child(ctx, n.Name, childWorkflow(), family{Node: n, Rounds: 0})
+	case "again":
+		return workflow.Child(ctx, n.Name, childWorkflow(), family{Node: n, Rounds: n.Times})
 	}
-	return "", errors.New("unknown node " + n.kind)
+	return "", errors.New("unknown node " + n.Kind)
+}
+
+// family is a child's input: it goes through its node's kids, as many generations as it has rounds.
+type family struct {
+	Node   node
+	Rounds int
+	Sofar  string
+}
+
+func childWorkflow() *workflow.Workflow[family, string] { return workflow.Define("child", 1, runChild) }
+
+func runChild(ctx workflow.Context, in family) (string, error) {
+	out, err := sequence(ctx, in.Node.Kids)
+	if err == nil && in.Rounds > 0 && !in.Node.compensates() {
+		return "", workflow.ContinueAsNew(family{Node: in.Node, Rounds: in.Rounds - 1, Sofar: in.Sofar + out + ";"})
+	}
+	return in.Sofar + out, err
+}
+
+// compensates reports whether the node's own kids register compensations, with which it cannot continue as new.
+func (n node) compensates() bool {
+	for _, kid := range n.Kids {
+		if kid.Kind == "comp" || (kid.Kind == "seq" || kid.Kind == "shield") && kid.compensates() {
+			return true
+		}
+	}
+	return false
 }
 
 func sequence(ctx workflow.Context, ns []node) (string, error) {
@@ -132,7 +163,7 @@ func sequence(ctx workflow.Context, ns []node) (string, error) {
 	for _, n := range ns {
 		s, err := n.run(ctx)
 		if err != nil {
-			return "", fmt.Errorf("%s: %w", n.name, err)
+			return "", fmt.Errorf("%s: %w", n.Name, err)
 		}
 		out = append(out, s)
 	}
@@ -141,13 +172,13 @@ func sequence(ctx workflow.Context, ns []node) (string, error) {
 
 // delay is how long the branch with this node waits first: no two branches end at the same instant.
 func (n node) delay(i int) time.Duration {
-	number, _ := strconv.Atoi(n.name[1:])
+	number, _ := strconv.Atoi(n.Name[1:])
 	return time.Duration(i+1)*37*time.Second + time.Duration(number*number)*time.Millisecond
 }
 
 func (n node) fork(ctx workflow.Context) (string, error) {
-	branches := make([]workflow.Branch[string], len(n.kids))
-	for i, kid := range n.kids {
+	branches := make([]workflow.Branch[string], len(n.Kids))
+	for i, kid := range n.Kids {
 		branches[i] = workflow.Branch[string]{ID: strconv.Itoa(i), Run: func(ctx workflow.Context) (string, error) {
 			if err := workflow.Sleep(ctx, kid.delay(i)); err != nil {
 				return "", err
@@ -155,16 +186,16 @@ func (n node) fork(ctx workflow.Context) (string, error) {
 			return kid.run(ctx)
 		}}
 	}
-	switch n.kind {
+	switch n.Kind {
 	case "race":
-		id, s, err := workflow.Race(ctx, n.name, branches)
+		id, s, err := workflow.Race(ctx, n.Name, branches)
 		return id + "=" + s, err
 	case "each":
-		rs, err := workflow.Each(ctx, n.name, branches, func(b workflow.Branch[string]) string { return b.ID },
+		rs, err := workflow.Each(ctx, n.Name, branches, func(b workflow.Branch[string]) string { return b.ID },
 			func(ctx workflow.Context, b workflow.Branch[string]) (string, error) { return b.Run(ctx) }, workflow.Parallel(2))
 		return fmt.Sprint(rs), err
 	}
-	rs, err := workflow.All(ctx, n.name, branches, workflow.CollectAll())
+	rs, err := workflow.All(ctx, n.Name, branches, workflow.CollectAll())
 	if err != nil {
 		return fmt.Sprintf("%v %v", rs, err), nil
 	}
@@ -232,7 +263,7 @@ func play(t *testing.T, prog node, cancelAt time.Duration, crashAt int, after bo
 	synctest.Test(t, func(t *testing.T) {
 		w := workflow.Define("p", 1, func(ctx workflow.Context, _ int) (string, error) { return prog.run(ctx) })
 		quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
-		opts := engine.Options{Workflows: []workflow.Definition{w}, Log: quiet}
+		opts := engine.Options{Workflows: []workflow.Definition{w, childWorkflow()}, Log: quiet}
 		opts.Worker.MaxResident = resident
 		var id history.RunID
 		begun := time.Now()
@@ -347,7 +378,7 @@ func TestCrashAtEveryCommitAndUnloadAtEveryWait(t *testing.T) {
 		t.Run(strconv.Itoa(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(seed), 1))
 			p := &program{r: r}
-			prog := node{kind: "seq", name: "root", kids: p.nodes(2+r.IntN(3), 3)}
+			prog := node{Kind: "seq", Name: "root", Kids: p.nodes(2+r.IntN(3), 3)}
 			var cancelAt time.Duration
 			if r.IntN(3) == 0 {
 				cancelAt = time.Duration(r.IntN(60))*time.Second + 500*time.Millisecond

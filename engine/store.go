@@ -58,6 +58,13 @@ type Facts interface {
 	// Terminate fails the run at once, without its clean-up, and fences its holder. For a run that is over it does nothing.
 	Terminate(ctx context.Context, id history.RunID, by, reason string) (history.Run, error)
 
+	// Pause stops the run until Resume, or a cancel: its holder is fenced, nothing wakes it, and nobody can claim it. Facts are
+	// still accepted. It is idempotent; for a run that is over it does nothing. It returns the run as it is then.
+	Pause(ctx context.Context, id history.RunID, by, reason string) (history.Run, error)
+
+	// Resume makes a paused run ready. For any other it does nothing.
+	Resume(ctx context.Context, id history.RunID, by, reason string) (history.Run, error)
+
 	// PutDefinition keeps a workflow definition that is data, under its name and digest, and returns its version:
 	// the one it has, or one more than the newest of that name.
 	PutDefinition(ctx context.Context, name string, data []byte) (version int, err error)

@@ -20,7 +20,10 @@ type Start struct {
 //   - Token is not the newest claim of the run: ErrFenced;
 //   - After or Head is not the run's newest event: ErrSequence;
 //   - DecidedAt is set and the inbox holds an item that was accepted before it and is newer than InboxSeen: a wait
-//     was timed out that had been answered in time: ErrInboxMoved.
+//     was timed out that had been answered in time: ErrInboxMoved;
+//   - it contradicts itself ([Batch.Check]) or names what is not there: ErrInvalid, which is a mistake in code;
+//   - a child's key is taken by a run that is no child of this one, or a signal's id by other content: ErrConflict; a
+//     signal's receiver is not there, or of another tenant: ErrNotFound.
 //
 // In each case the holder drops its execution and, where it still holds the run, loads it again.
 type Batch struct {
@@ -29,32 +32,30 @@ type Batch struct {
 	// After is the sequence and Head the digest of the newest event that the holder has seen.
 	After uint64
 	Head  Digest
-	// Events are numbered After+1 and up. They must be in that order.
+	// Events are numbered After+1 and up. They must be in that order. The store fills in Token, and At where it is zero.
 	Events []Event
-	// Set and Clear are the changes to the timer index. Setting a row that is there is no error.
+	// Set and Clear are the changes to the timer index; Clear comes first. Setting a row that is there, or clearing one
+	// that is not, is no error. A run whose due timer is not cleared does not wait: it is ready again at once.
 	Set, Clear []Timer
-	// Open adds questions; Close removes the open questions with these keys.
+	// Open adds questions, one for each InterruptOpened event; Close removes the questions with these keys, as far as
+	// they are still open.
 	Open  []Interrupt
 	Close []string
-	// Consume lists the inbox items that the events moved into the history.
+	// Consume lists the inbox items that the events moved into the history: their Inbox fields.
 	Consume []uint64
 	// InboxSeen is the newest inbox item that the holder has considered; items above it make the run ready again.
 	InboxSeen uint64
 	// DecidedAt is the latest deadline at which the batch closed a wait for lack of a fact; zero where it closed none.
 	DecidedAt Time
-	// Children are started, and Signals are sent, in the same commit.
+	// Children are started in the same commit.
 	Children []Start
-	Signals  []OutboundSignal
+	// Cancels are runs that are asked to end in the same commit: children of a canceled run. Those that are over, or gone,
+	// are left alone.
+	Cancels []RunID
 	// Next says what becomes of the run.
 	Next Next
 	// Reason is shown with the run until its next commit: why it blocks (NextBlocked), or a warning.
 	Reason string
-}
-
-// OutboundSignal is a signal from one run to another.
-type OutboundSignal struct {
-	Run  RunID
-	Item InboxItem
 }
 
 // Next says what becomes of a run after a batch.
@@ -119,4 +120,6 @@ type Change struct {
 	Due bool
 	// Timer is the earliest timer that the commit set; zero where it set none.
 	Timer Time
+	// Fenced is the token that the commit took away from the run's holder; zero where it took none.
+	Fenced Token
 }

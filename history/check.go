@@ -54,6 +54,9 @@ func (i *InboxItem) CheckDelivery() error {
 		if i.Name == "" || i.Key == "" {
 			return fmt.Errorf("operator's decision %q on %q: both are needed: %w", i.Name, i.Key, ErrInvalid)
 		}
+		if fromOutside(i.Name) {
+			return fmt.Errorf("%q is no decision: %w", i.Name, ErrInvalid)
+		}
 		return i.checkSizes("decision")
 	default:
 		return i.CheckSignal()
@@ -156,6 +159,8 @@ func (b *Batch) checkEvent(i int) error {
 		return fmt.Errorf("has no failure: %w", ErrInvalid)
 	case (e.Kind == TimerSet || e.Kind == StepRetried) && e.Due <= 0:
 		return fmt.Errorf("has no due time: %w", ErrInvalid)
+	case e.Kind == OperatorActed && fromOutside(e.Name):
+		return fmt.Errorf("a holder does not write the verb %q: %w", e.Name, ErrInvalid)
 	case e.Kind == InterruptOpened && e.Key == "":
 		return fmt.Errorf("has no key: %w", ErrInvalid)
 	}
@@ -237,11 +242,6 @@ func (b *Batch) checkChildren() error {
 		}
 		if c.Spec.Parent != (RunID{}) && c.Spec.Parent != b.Run {
 			return fmt.Errorf("child %d has parent %s: %w", i, c.Spec.Parent, ErrInvalid)
-		}
-	}
-	for i := range b.Signals {
-		if err := b.Signals[i].Item.CheckSignal(); err != nil {
-			return fmt.Errorf("signal %d to run %s: %w", i, b.Signals[i].Run, err)
 		}
 	}
 	return nil

@@ -47,6 +47,7 @@ func (r *Replay) checkState(run *Run) {
 		{"closed at", got.ClosedAt, want.ClosedAt},
 		{"failure", got.Failure, want.Failure},
 		{"terminal", got.Status.Terminal(), want.Status.Terminal()},
+		{"paused", got.Status == StatusPaused, want.Status == StatusPaused},
 	} {
 		if !reflect.DeepEqual(p.got, p.want) {
 			r.find(RuleProjection, "%s is %v, the events give %v", p.field, p.got, p.want)

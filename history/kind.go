@@ -70,8 +70,6 @@ const (
 	ChildStarted Kind = 80
 	// ChildClosed closes the wait for a child run with inbox item Inbox.
 	ChildClosed Kind = 81
-	// SignalSent records a signal to another run, sent in the same commit.
-	SignalSent Kind = 82
 
 	// OperationCanceled closes any open operation that a cancellation, a lost race or a failed sibling ended.
 	OperationCanceled Kind = 90
@@ -156,8 +154,6 @@ func (k Kind) info() (kindInfo, bool) {
 		return kindInfo{"child started", roleOpen}, true
 	case ChildClosed:
 		return kindInfo{"child closed", roleClose}, true
-	case SignalSent:
-		return kindInfo{"signal sent", roleBoth}, true
 	case OperationCanceled:
 		return kindInfo{"operation canceled", roleClose}, true
 	case CompensationRegistered:

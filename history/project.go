@@ -32,6 +32,8 @@ func (s *State) Apply(e *Event, head Digest, size int) error {
 	case InterruptOpened:
 		s.Questions++
 		s.Touch(e.At)
+	case OperatorActed:
+		s.operated(e)
 	case RunCompleted:
 		s.end(StatusCompleted, e)
 	case RunFailed:

@@ -179,7 +179,6 @@ func (h *held) act(ctx context.Context, a *kernel.Activation) (again bool, err e
 		}
 		h.run.State = state
 	}
-	h.cancelChildren(ctx, a.CancelRuns)
 	switch a.Next {
 	case history.NextWaiting:
 		h.end()
@@ -219,15 +218,6 @@ func (h *held) failTooLarge(ctx context.Context, size *history.SizeError) error 
 	return nil
 }
 
-// cancelChildren asks children to end. It is asked again at the next load where it fails now.
-func (h *held) cancelChildren(ctx context.Context, ids []history.RunID) {
-	for _, id := range ids {
-		if _, err := h.w.store.Cancel(ctx, id, "run "+h.id.String(), "the parent was canceled"); err != nil {
-			h.w.storeError(ctx, "cancel child "+id.String(), err)
-		}
-	}
-}
-
 // batch is the activation as the store takes it.
 func (h *held) batch(a *kernel.Activation) history.Batch {
 	for i := range a.Events {
@@ -236,7 +226,7 @@ func (h *held) batch(a *kernel.Activation) history.Batch {
 	b := history.Batch{
 		Run: h.id, Token: h.token, After: h.run.Seq, Head: h.run.Head, Events: a.Events,
 		Set: a.Set, Clear: a.Clear, Open: a.Open, Close: a.Close, Consume: a.Consume,
-		InboxSeen: a.InboxSeen, DecidedAt: a.DecidedAt, Children: a.Children, Next: a.Next,
+		InboxSeen: a.InboxSeen, DecidedAt: a.DecidedAt, Children: a.Children, Cancels: a.Cancels, Next: a.Next,
 		Reason: a.Warning,
 	}
 	if a.Diverged != nil {

@@ -17,7 +17,6 @@ type Store interface {
 	Commit(ctx context.Context, b history.Batch) (history.State, error)
 	Release(ctx context.Context, id history.RunID, token history.Token, retryAt history.Time, reason string) error
 	ExpireLeases(ctx context.Context) (int, error)
-	Cancel(ctx context.Context, id history.RunID, by, reason string) (history.Run, error)
 	History(ctx context.Context, id history.RunID, from uint64, limit int) ([]history.Event, error)
 	Inbox(ctx context.Context, id history.RunID, after uint64) ([]history.InboxItem, history.Time, error)
 }

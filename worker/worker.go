@@ -73,8 +73,13 @@ func (w *Worker) Notify(c history.Change) {
 		w.over(c.Run) // by our own commit, or from outside
 		return
 	}
+	if c.Status == history.StatusPaused {
+		w.resident.drop(c.Run)
+	}
 	switch h := w.find(c.Run); {
 	case h == nil:
+	case h.token == c.Fenced:
+		h.lose()
 	case c.Inbox, c.Due:
 		h.poke()
 	}

@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/perdure/perdure/history"
@@ -13,7 +14,7 @@ type encodedBatch struct {
 	events    []encodedEvent
 	questions [][]byte // records of Open
 	children  []*encodedStart
-	signals   []*encodedItem
+	cancel    *encodedItem // for each of Cancels
 }
 
 type encodedEvent struct {
@@ -58,12 +59,11 @@ func (s *Store) encodeBatch(b *history.Batch) (*encodedBatch, error) {
 		}
 		e.children = append(e.children, child)
 	}
-	for i := range b.Signals {
-		item, err := s.encodeItem(b.Signals[i].Item)
-		if err != nil {
+	if len(b.Cancels) > 0 {
+		var err error
+		if e.cancel, err = s.encodeItem(cancelItem("run "+b.Run.String(), "its parent was canceled")); err != nil {
 			return nil, err
 		}
-		e.signals = append(e.signals, item)
 	}
 	return e, nil
 }
@@ -266,7 +266,7 @@ func (st *stage) consume(b *encodedBatch, _ *workRun) error {
 	return nil
 }
 
-// sendOut starts the children and sends the signals of a batch.
+// sendOut starts the children of a batch and asks those to end that it cancels.
 func (st *stage) sendOut(b *encodedBatch) error {
 	for _, c := range b.children {
 		w, existed, err := st.start(c)
@@ -282,32 +282,25 @@ func (st *stage) sendOut(b *encodedBatch) error {
 			}
 		}
 	}
-	for i, e := range b.signals {
-		if err := st.sendSignal(b.Run, b.Signals[i].Run, e); err != nil {
-			return fmt.Errorf("signal %q to run %s: %w", e.item.Name, b.Signals[i].Run, err)
+	for _, id := range b.Cancels {
+		if err := st.cancelOther(id, b.cancel); err != nil {
+			return fmt.Errorf("cancel run %s: %w", id, err)
 		}
 	}
 	return nil
 }
 
-// sendSignal delivers a signal from one run to another of the same tenant.
-func (st *stage) sendSignal(from, to history.RunID, e *encodedItem) error {
-	sender, err := st.load(from)
-	if err != nil {
+// cancelOther asks another run to end.
+func (st *stage) cancelOther(id history.RunID, e *encodedItem) error {
+	w, err := st.load(id)
+	switch {
+	case errors.Is(err, history.ErrNotFound):
+		return nil
+	case err != nil || w.state.Status.Terminal():
 		return err
 	}
-	w, err := st.load(to)
-	if err != nil {
+	if _, err := st.specOf(w); err != nil {
 		return err
 	}
-	for _, r := range []*workRun{sender, w} {
-		if _, err := st.specOf(r); err != nil {
-			return err
-		}
-	}
-	if sender.spec.Tenant != w.spec.Tenant {
-		return history.ErrNotFound
-	}
-	_, err = st.deliver(w, e)
-	return err
+	return st.requestCancel(w, e)
 }

@@ -11,22 +11,31 @@ import (
 
 // Cancel implements engine.Store.
 func (s *Store) Cancel(ctx context.Context, id history.RunID, by, reason string) (history.Run, error) {
-	item := history.InboxItem{Kind: history.InboxCancel, By: by, Message: reason}
-	e, err := s.encodeItem(item)
+	e, err := s.encodeItem(cancelItem(by, reason))
 	if err != nil {
 		return history.Run{}, s.wrap("cancel", err)
 	}
 	return s.endRun(ctx, "cancel", id, func(st *stage, w *workRun) error {
-		switch {
-		case !w.state.CancelRequested.IsZero():
-			return nil
-		case !w.state.Claimed && st.freeze(w, false):
-			ev := history.Canceled(&w.state, st.now, by, reason)
-			return st.finish(w, &ev)
+		return st.requestCancel(w, e)
+	})
+}
+
+func cancelItem(by, reason string) history.InboxItem {
+	return history.InboxItem{Kind: history.InboxCancel, By: by, Message: reason}
+}
+
+// requestCancel ends a run that no code has touched, and asks any other to end, once. A paused one is resumed.
+func (st *stage) requestCancel(w *workRun, e *encodedItem) error {
+	if w.state.CancelRequested.IsZero() {
+		if !w.state.Claimed {
+			if _, free := st.freeze(w, false); free {
+				ev := history.Canceled(&w.state, st.now, e.item.By, e.item.Message)
+				return st.finish(w, &ev)
+			}
 		}
 		st.accepted(w, e)
-		return nil
-	})
+	}
+	return st.resume(w, e.item.By, "canceled")
 }
 
 // Terminate implements engine.Store.
@@ -62,15 +71,15 @@ func (s *Store) endRun(ctx context.Context, name string, id history.RunID, fn fu
 	return run, nil
 }
 
-// freeze keeps a run whose end is being committed from being claimed. A lease on it is ended where fence is set; else
-// freeze does nothing and returns false for a run that is held.
-func (st *stage) freeze(w *workRun, fence bool) bool {
+// freeze keeps a run whose end or pause is being committed from being claimed. A lease on it is ended, and returned,
+// where fence is set; else freeze does nothing and returns false for a run that is held.
+func (st *stage) freeze(w *workRun, fence bool) (*lease, bool) {
 	s := st.store
 	s.mu.Lock()
 	l := s.leases[w.id]
 	if l != nil && !fence {
 		s.mu.Unlock()
-		return false
+		return nil, false
 	}
 	s.closing[w.id] = true
 	if w.wasReadyAt != 0 {
@@ -89,20 +98,16 @@ func (st *stage) freeze(w *workRun, fence bool) bool {
 	})
 	if l != nil {
 		st.end(l)
+		w.change.Fenced = l.token
 	}
-	return true
+	return l, true
 }
 
 // finish appends an event that ends a run without its holder.
 func (st *stage) finish(w *workRun, e *history.Event) error {
-	rec, head, err := st.codec.EncodeEvent(w.state.Head, e)
-	if err != nil {
+	if err := st.append(w, e); err != nil {
 		return err
 	}
-	if err := w.state.Apply(e, head, len(rec)); err != nil {
-		return err
-	}
-	st.put(bEvents, runSeqKey(w.id, e.Seq), rec)
 	return st.close(w, e, nil)
 }
 

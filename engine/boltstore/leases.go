@@ -137,6 +137,9 @@ func (s *Store) seat(taken []*lease, claims []history.Claim, broken []error) []h
 	kept := claims[:0]
 	for i, l := range taken {
 		c := claims[i]
+		if s.leases[l.run] != l || l.ended {
+			continue // fenced since
+		}
 		if c.Token.IsZero() {
 			delete(s.leases, l.run)
 			continue

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"github.com/perdure/perdure/engine"
 	"github.com/perdure/perdure/history"
 )
 
@@ -11,7 +10,7 @@ func childScenarios() []scenario {
 		{"the outcome of a child that is terminated reaches the parent", childTerminated},
 		{"a child whose key is taken refuses the whole batch", childConflict},
 		{"a child that outlives its parent ends in peace", childOrphan},
-		{"a signal to another run is sent in the same commit, or the batch is refused", outboundSignal},
+		{"children are asked to end in the commit that cancels them, unless they are over or gone", cancelChildren},
 	}
 }
 
@@ -79,45 +78,35 @@ func childOrphan(e *env) {
 	equal(e, "parent's update time", e.Run(parent.id).UpdatedAt, before.UpdatedAt)
 }
 
-func outboundSignal(e *env) {
-	to := e.begin("to")
-	other := specWith("other")
-	other.Tenant = "acme"
-	foreign, _, err := e.Start(e.ctx, history.Start{Spec: other})
-	e.ok(err)
-	var h *holder
-	for _, c := range e.claims("w", 3) {
-		if c.Run.ID == to.ID {
-			h = e.holder(c)
-		}
+func cancelChildren(e *env) {
+	parent := e.takeNew("a")
+	kids := []history.Batch{childStart(parent, "fresh"), childStart(parent, "held"), childStart(parent, "over")}
+	kids[1].Children[0].Spec.Priority = 1
+	b := kids[0]
+	b.Events[0].Position = "child#1"
+	for i, k := range kids[1:] {
+		k.Events[0].Position, k.Events[0].Seq = history.Position("child#"+string(rune('2'+i))), b.After+2+uint64(i)
+		b.Events, b.Children = append(b.Events, k.Events...), append(b.Children, k.Children...)
 	}
-	h.receive("go", 0)
-	from := e.takeNew("from")
-	send := func(item history.InboxItem, runs ...history.RunID) history.Batch {
-		ev := history.Event{Kind: history.SignalSent, Position: history.Position(item.Name + "#0"), Op: "signal", Name: item.Name}
-		b := from.batch(history.NextRunning, ev)
-		for _, id := range runs {
-			b.Signals = append(b.Signals, history.OutboundSignal{Run: id, Item: item})
-		}
-		return b
+	b.Next = history.NextRunning
+	parent.commit(b)
+	run := func(key string) history.Run {
+		r, err := e.RunByKey(e.ctx, "", key)
+		e.ok(err)
+		return r
 	}
-	from.refused(send(signal("go", "1", `1`), to.ID, history.NewRunID(e.Now())), history.ErrNotFound)
-	from.refused(send(signal("go", "1", `1`), to.ID, foreign.ID), history.ErrNotFound)
-	items, _, err := e.Inbox(e.ctx, to.ID, 0)
+	_, err := e.Terminate(e.ctx, run("over").ID, "op", "stop")
 	e.ok(err)
-	equal(e, "items after refused batches", len(items), 0)
-	e.none()
-	from.commit(send(signal("go", "1", `1`), to.ID, to.ID)) // the second is a duplicate within the batch
-	h = e.take()
-	equal(e, "woken", h.id, to.ID)
-	equal(e, "items", len(h.claim.Inbox), 1)
-	from.refused(send(signal("go", "1", `2`), to.ID), history.ErrConflict)
-	e.deliver(to.ID, signal("go", "1", `1`), engine.Duplicate)
-	// To itself, in the commit that ends it.
-	b := from.batch(history.NextClosed, history.Event{Kind: history.SignalSent, Position: "self#0", Op: "signal"}, done())
-	b.Signals = []history.OutboundSignal{{Run: from.id, Item: signal("self", "s", `1`)}}
-	from.commit(b)
-	dead, err := e.DeadLetters(e.ctx, from.id)
+	held := e.take() // it goes first
+	equal(e, "held", held.id, run("held").ID)
+	c := parent.batch(history.NextRunning, history.Event{Kind: history.DeadlineExceeded})
+	gone := history.NewRunID(e.Now())
+	c.Cancels = []history.RunID{run("fresh").ID, run("held").ID, run("held").ID, run("over").ID, gone}
+	parent.commit(c)
+	items, _, err := e.Inbox(e.ctx, held.id, 0)
 	e.ok(err)
-	equal(e, "dead letters", len(dead), 1)
+	equal(e, "items of the child that is held", len(items), 1)
+	equal(e, "kind", items[0].Kind, history.InboxCancel)
+	equal(e, "status of the child that was over", run("over").Status, history.StatusFailed)
+	equal(e, "status of the child that nobody claimed", run("fresh").Status, history.StatusCanceled)
 }

@@ -109,9 +109,6 @@ func commitInvalid(e *env) {
 		"event without a question":   mutate(history.NextWaiting, asked.Events, nil),
 		"closes what was never open": mutate(history.NextRunning, nil, func(b *history.Batch) { b.Close = []string{"x"} }),
 		"child without a workflow":   mutate(history.NextRunning, nil, func(b *history.Batch) { b.Children = []history.Start{{}} }),
-		"signal without a name": mutate(history.NextRunning, nil, func(b *history.Batch) {
-			b.Signals = []history.OutboundSignal{{Run: h.id, Item: history.InboxItem{Kind: history.InboxSignal}}}
-		}),
 	} {
 		before := e.Run(h.id)
 		if _, err := e.Commit(e.ctx, b); err == nil {

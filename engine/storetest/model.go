@@ -27,7 +27,7 @@ func RunModel(t *testing.T, fresh func() (store, model Backend, remove func())) 
 		defer m.close()
 		rt.Repeat(map[string]func(*rapid.T){
 			"start": m.start, "claim": m.claimSome, "commit": m.commitSome, "deliver": m.deliverSome, "answer": m.answerSome, "cancel": m.cancelSome,
-			"terminate": m.terminateSome, "release": m.releaseSome, "renew": m.renewSome, "expire": m.expire, "wake": m.wake, "reopen": m.reopen,
+			"terminate": m.terminateSome, "pause": m.pauseSome, "resume": m.resumeSome, "release": m.releaseSome, "renew": m.renewSome, "expire": m.expire, "wake": m.wake, "reopen": m.reopen,
 			"": m.compare,
 		})
 		m.verify()
@@ -293,6 +293,22 @@ func (m *machine) terminateSome(t *rapid.T) {
 	id := m.anyRun(t)
 	m.both("terminate", func(_ int, s engine.Store) (string, error) {
 		run, err := s.Terminate(m.ctx, id, "op", "x")
+		return show(run), err
+	})
+}
+
+func (m *machine) pauseSome(t *rapid.T) {
+	id := m.anyRun(t)
+	m.both("pause", func(_ int, s engine.Store) (string, error) {
+		run, err := s.Pause(m.ctx, id, "op", "x")
+		return show(run), err
+	})
+}
+
+func (m *machine) resumeSome(t *rapid.T) {
+	id := m.anyRun(t)
+	m.both("resume", func(_ int, s engine.Store) (string, error) {
+		run, err := s.Resume(m.ctx, id, "op", "x")
 		return show(run), err
 	})
 }

@@ -41,6 +41,7 @@ func Run(t *testing.T, factory Factory) {
 		{"questions", questionScenarios()},
 		{"timers", timerScenarios()},
 		{"ending", endingScenarios()},
+		{"pausing", pausingScenarios()},
 		{"reads", readScenarios()},
 		{"store", storeScenarios()},
 		{"load", loadScenarios()},

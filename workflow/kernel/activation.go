@@ -33,8 +33,8 @@ type Activation struct {
 	InboxSeen  uint64
 	DecidedAt  history.Time
 	Children   []history.Start
-	// CancelRuns are children to be canceled, once the events are durable.
-	CancelRuns []history.RunID
+	// Cancels are children to be asked to end.
+	Cancels []history.RunID
 
 	Next history.Next
 	// Diverged is set with history.NextBlocked.

@@ -65,18 +65,9 @@ func (x *Execution) childClosed(item history.InboxItem) {
 	x.emit(history.Event{Kind: history.OperatorActed, Name: "child closed after its wait", Key: item.Key, Inbox: item.Seq})
 }
 
-// cancelChild asks the child to end. It is repeated until the child has ended: asking is idempotent.
+// cancelChild asks the child to end, in the commit that records why.
 func (x *Execution) cancelChild(o *operation) {
 	if id, err := ulid.ParseStrict(o.key); err == nil {
-		x.out.CancelRuns = append(x.out.CancelRuns, id)
-	}
-}
-
-// cancelChildren asks again, after a restart, for the children of canceled branches.
-func (x *Execution) cancelChildren() {
-	for _, o := range x.openOps() {
-		if o.op == OpChild && !o.child.Abandon && o.branch.canceled() != nil {
-			x.cancelChild(o)
-		}
+		x.out.Cancels = append(x.out.Cancels, id)
 	}
 }

@@ -109,6 +109,7 @@ type Execution struct {
 
 // New prepares an execution of run under its history of the current generation. Nothing runs before the first Advance.
 func New(run *history.Run, events []history.Event, fn Func, opts Options) *Execution {
+	events = withoutOutside(events)
 	x := &Execution{
 		spec: run.Spec, generation: run.Generation, fn: fn, opts: opts.withDefaults(),
 		events: events, seq: run.Seq, inboxSeen: run.InboxSeen,
@@ -175,7 +176,6 @@ func (x *Execution) load(now history.Time) {
 	}
 	x.events, x.recorded = nil, recorded{}
 	x.resumeSteps()
-	x.cancelChildren()
 	x.evaluateAll()
 	x.drain()
 }

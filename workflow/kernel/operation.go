@@ -17,7 +17,6 @@ const (
 	OpReceive = "receive"
 	OpAsk     = "ask"
 	OpChild   = "child"
-	OpSignal  = "signal"
 	OpEach    = "each"
 	OpAll     = "all"
 	OpRace    = "race"

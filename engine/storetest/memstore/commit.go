@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -149,15 +150,17 @@ func (w *write) sendOut(r *run, b *history.Batch) error {
 			}
 		}
 	}
-	for _, sig := range b.Signals {
-		to, err := w.run(sig.Run)
-		if err != nil {
+	for _, id := range b.Cancels {
+		to, err := w.run(id)
+		switch {
+		case errors.Is(err, history.ErrNotFound):
+			continue
+		case err != nil:
 			return err
+		case to.state.Status.Terminal():
+			continue
 		}
-		if to.spec.Tenant != r.spec.Tenant {
-			return fmt.Errorf("run %s: %w", sig.Run, history.ErrNotFound)
-		}
-		if _, err := w.deliver(to, sig.Item); err != nil {
+		if err := w.requestCancel(to, "run "+b.Run.String(), "its parent was canceled"); err != nil {
 			return err
 		}
 	}

@@ -82,15 +82,19 @@ func (s *Store) Answer(ctx context.Context, id history.RunID, item history.Inbox
 // Cancel implements engine.Store.
 func (s *Store) Cancel(ctx context.Context, id history.RunID, by, reason string) (history.Run, error) {
 	return s.end(ctx, "cancel", id, func(w *write, r *run) error {
-		switch {
-		case r.state.CancelRequested != 0:
-			return nil
-		case !r.state.Claimed && s.leases[id] == nil:
+		return w.requestCancel(r, by, reason)
+	})
+}
+
+// requestCancel ends a run that no code has touched, and asks any other to end, once. A paused one is resumed.
+func (w *write) requestCancel(r *run, by, reason string) error {
+	if r.state.CancelRequested == 0 {
+		if !r.state.Claimed && w.leases[r.spec.ID] == nil {
 			return w.finish(r, history.Canceled(&r.state, w.at, by, reason))
 		}
 		w.accept(r, history.InboxItem{Kind: history.InboxCancel, By: by, Message: reason})
-		return nil
-	})
+	}
+	return w.resume(r, by, "canceled")
 }
 
 // Terminate implements engine.Store.

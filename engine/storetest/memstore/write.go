@@ -20,6 +20,7 @@ type write struct {
 	timers map[history.RunID]history.Time
 	keys   map[tenantKey]history.RunID
 	tasks  map[string]history.RunID
+	fenced map[history.RunID]history.Token
 	after  []func() // what happens to the leases when it succeeds
 }
 
@@ -28,6 +29,7 @@ func (s *Store) write(fn func(w *write) error) error {
 	w := &write{
 		Store: s, at: s.now(), runs: map[history.RunID]*run{}, inbox: map[history.RunID]bool{}, due: map[history.RunID]bool{},
 		timers: map[history.RunID]history.Time{}, keys: map[tenantKey]history.RunID{}, tasks: map[string]history.RunID{},
+		fenced: map[history.RunID]history.Token{},
 	}
 	if err := fn(w); err != nil {
 		return err
@@ -55,7 +57,7 @@ func (s *Store) write(fn func(w *write) error) error {
 		held := s.leases[id] != nil
 		s.feed.add(engine.Change{
 			Run: id, Tenant: r.spec.Tenant, Status: r.state.Status.Seen(held), Inbox: w.inbox[id], Due: w.due[id], Timer: w.timers[id],
-			Ready: !held && s.claimable(r),
+			Ready: !held && s.claimable(r), Fenced: w.fenced[id],
 		})
 	}
 	return nil
@@ -192,6 +194,6 @@ func (w *write) finish(r *run, e history.Event) error {
 	if err := w.append(r, e); err != nil {
 		return err
 	}
-	w.after = append(w.after, func() { delete(w.leases, r.spec.ID) })
+	w.fence(r)
 	return w.close(r, &e)
 }
