@@ -318,7 +318,7 @@ func play(t *testing.T, root tree, seed uint64, reload int) []history.Event {
 // TestSameInputsGiveTheSameEventsHoweverOftenItIsReplayed drives random workflows with random facts: once straight, again to
 // see that the kernel is deterministic, and with a replay before every fact.
 func TestSameInputsGiveTheSameEventsHoweverOftenItIsReplayed(t *testing.T) {
-	seeds := 10000
+	seeds := 300
 	if testing.Short() {
 		seeds = 40
 	}
