@@ -68,7 +68,7 @@ Exit codes: 2 the answer does not fit, 3 there is no such question, 5 it is answ
 	f.StringVar(&flags.edit, "edit", "", "approve this `JSON` in place of the proposal")
 	f.StringVar(&flags.reject, "reject", "", "reject the proposal, for this `REASON`")
 	f.BoolVar(&flags.decline, "decline", false, "refuse to answer")
-	f.StringVar(&flags.reason, "reason", "", "with --decline: why")
+	f.StringVar(&flags.reason, "reason", "", "with --decline: the `REASON`")
 	f.StringVar(&flags.answer, "content", "", "the whole answer as `JSON`")
 	c.MarkFlagsMutuallyExclusive("approve", "edit", "reject", "decline", "content")
 	return c

@@ -67,7 +67,7 @@ Exit codes: 1 the tool reported an error or the task failed or was cancelled, 3 
 	f.StringVar(&flags.resume, "resume", "", "wait for a `TASK` that is there already")
 	f.BoolVar(&flags.detach, "detach", false, "print the task's id and do not wait")
 	f.BoolVar(&flags.noInput, "no-input", false, "ask nothing here; leave questions to others")
-	f.DurationVar(&flags.timeout, "timeout", 0, "wait no longer than this; the task goes on")
+	f.DurationVar(&flags.timeout, "timeout", 0, "wait no longer than this `TIME`; the task goes on")
 	return c
 }
 

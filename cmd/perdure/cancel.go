@@ -45,6 +45,6 @@ func (a *app) endCommand(c *cobra.Command, end func(c *admin.Client, ctx context
 		}
 		return a.print(run, func(w io.Writer) { fmt.Fprintf(w, "run %s: %s\n", run.ID, present.Standing(&run)) })
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why, for the run's history")
+	c.Flags().StringVar(&reason, "reason", "", "the `REASON`, for the run's history")
 	return c
 }

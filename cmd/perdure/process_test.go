@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/perdure/perdure/cmd/perdure/internal/admin"
+	"github.com/perdure/perdure/cmd/perdure/internal/exit"
 	"github.com/perdure/perdure/cmd/perdure/internal/state"
 )
 
@@ -37,20 +38,26 @@ func newPlace(t *testing.T, tools string) *place {
 	return p
 }
 
-// stop ends the server that is left over, and verifies what it leaves.
+// stop ends the servers that are left over, and verifies what they leave. There can be two: of two that start at the same
+// moment one waits for the other's lock, for half a second.
 func (p *place) stop() {
-	for {
-		s, err := p.admin.Server(context.Background())
-		if err != nil {
-			break
+	err := until(context.Background(), func(ctx context.Context) (bool, string) {
+		if s, err := p.admin.Server(ctx); err == nil {
+			p.kill(s.PID)
 		}
-		p.kill(s.PID)
-	}
-	if _, err := os.Stat(filepath.Join(p.folder, "state", "perdure.db")); err != nil {
-		return // no server ever ran
-	}
-	if out, err := p.command("verify").CombinedOutput(); err != nil {
-		p.t.Errorf("verify: %v\n%s", err, out)
+		if _, err := os.Stat(filepath.Join(p.folder, "state", "perdure.db")); err != nil {
+			return true, "" // no server ever ran
+		}
+		cmd := p.command("verify")
+		out, err := cmd.CombinedOutput()
+		if err != nil && cmd.ProcessState.ExitCode() != int(exit.Conflict) {
+			p.t.Errorf("verify: %v\n%s", err, out)
+			return true, ""
+		}
+		return err == nil, string(out)
+	})
+	if err != nil {
+		p.t.Error(err)
 	}
 	if p.t.Failed() {
 		if log, err := os.ReadFile(filepath.Join(p.folder, "state", "server.log")); err == nil {

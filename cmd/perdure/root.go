@@ -126,8 +126,8 @@ func (a *app) root() *cobra.Command {
 	f.StringVar(&a.config, "config", "", "the tool `FILE` (default ./perdure.yaml)")
 	f.StringVar(&a.state, "state", "", "the state `FOLDER` (default: one for each tool file)")
 	f.BoolVar(&a.json, "json", false, "print JSON, errors too")
-	f.StringVar(&a.logFormat, "log-format", "text", "how log lines on stderr are written: text or json")
-	f.StringVar(&a.logLevel, "log-level", "info", "the least important log lines shown: debug, info, warn or error")
+	f.StringVar(&a.logFormat, "log-format", "text", "the `FORMAT` of log lines on stderr: text or json")
+	f.StringVar(&a.logLevel, "log-level", "info", "the least important `LEVEL` of log lines: debug, info, warn or error")
 	root.AddGroup(
 		&cobra.Group{ID: "start", Title: "Start here:"},
 		&cobra.Group{ID: "use", Title: "Work with a running server:"},

@@ -70,7 +70,7 @@ person is shown as "asks"; list those alone with --asking.`,
 	f.BoolVar(&q.asking, "asking", false, "only runs with an open question")
 	f.BoolVar(&q.running, "unfinished", false, "only runs that are not over")
 	f.BoolVar(&q.all, "all", false, "the server's own runs too: notifications")
-	f.IntVar(&q.limit, "limit", 50, "how many to list, 1 to 1000")
+	f.IntVar(&q.limit, "limit", 50, "list `N` runs, 1 to 1000")
 	f.StringVar(&q.after, "after", "", "go on after the page that ended with this `CURSOR`")
 	return c
 }

@@ -82,8 +82,8 @@ func (a *app) serveCommand() *cobra.Command {
 	f.StringVar(&address, "http", "", "serve HTTP on this loopback `ADDRESS`, such as 127.0.0.1:7337 (port 0: a free one)")
 	f.BoolVar(&foreground, "foreground", false, "serve stdio in this process instead of relaying to a detached server")
 	f.BoolVar(&socketOnly, "socket", false, "serve the local socket only, in the foreground")
-	f.DurationVar(&drain, "drain", 50*time.Second, "how long running steps have at the end")
-	f.DurationVar(&idle, "idle-exit", 0, "with --socket: end after so long without clients and unfinished runs")
+	f.DurationVar(&drain, "drain", 50*time.Second, "the `TIME` that running steps have at the end")
+	f.DurationVar(&idle, "idle-exit", 0, "with --socket: end after this `TIME` without clients and unfinished runs")
 	return c
 }
 
@@ -111,7 +111,7 @@ func (a *app) relay(ctx context.Context, o serve.Options) error {
 	if form.IsTerminal(a.in) {
 		o.Log.Warn("serving MCP over stdio: an MCP client is expected here, not a person; to try the tools, use: perdure start, and perdure call")
 	}
-	launcher, err := a.launcher(o)
+	launcher, err := a.launcher(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -119,18 +119,21 @@ func (a *app) relay(ctx context.Context, o serve.Options) error {
 	return r.Run(ctx)
 }
 
-// launcher finds or starts the server that the options describe. A file with mistakes is refused here, where the client
-// sees it.
-func (a *app) launcher(o serve.Options) (*relay.Launcher, error) {
-	if _, err := toolfile.Load(o.Config); err != nil {
-		return nil, err
+// launcher finds or starts the server that the options describe. Where one has to be started, a file with mistakes is
+// refused here, where the client sees it.
+func (a *app) launcher(ctx context.Context, o serve.Options) (*relay.Launcher, error) {
+	client := admin.NewClient(o.Dir)
+	if _, err := client.Server(ctx); err != nil {
+		if _, err := toolfile.Load(o.Config); err != nil {
+			return nil, err
+		}
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, exit.New(exit.Failed, "", "find this program: %w", err)
 	}
 	return &relay.Launcher{
-		Dir: o.Dir, Client: admin.NewClient(o.Dir), Log: o.Log,
+		Dir: o.Dir, Client: client, Log: o.Log,
 		Command: []string{
 			self, "serve", "--socket", "--config", o.Config, "--state", o.Dir.Path, "--idle-exit", idleExit.String(),
 			"--log-format", a.logFormat, "--log-level", a.logLevel,

@@ -67,7 +67,7 @@ no unfinished run for 15 minutes.`,
 			if err != nil {
 				return err
 			}
-			launcher, err := a.launcher(o)
+			launcher, err := a.launcher(c.Context(), o)
 			if err != nil {
 				return err
 			}
@@ -133,7 +133,7 @@ server is started again. An MCP client that is connected over stdio starts one a
 			return a.print(s, func(w io.Writer) { fmt.Fprintf(w, "process %d has ended\n", s.PID) })
 		},
 	}
-	c.Flags().DurationVar(&within, "within", 2*time.Minute, "how long to wait for the end")
+	c.Flags().DurationVar(&within, "within", 2*time.Minute, "how much `TIME` the end may take")
 	return c
 }
 
