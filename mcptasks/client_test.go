@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/perdure/perdure/history"
+	"github.com/perdure/perdure/mcptasks/wiretest"
 	"github.com/perdure/perdure/workflow"
 )
 
@@ -51,7 +52,7 @@ func (h *harness) pipes() Dial {
 		fromServer, out := io.Pipe()
 		open.Go(func() {
 			// The error says how the connection ended, which the client sees as well.
-			_ = h.server.ServeTransport(ctx, &mcp.IOTransport{Reader: in, Writer: out}, Caller{})
+			_ = h.server.ServeTransport(ctx, wiretest.New(h).Transport(&mcp.IOTransport{Reader: in, Writer: out}), Caller{})
 			out.Close()
 			in.Close()
 		})
@@ -367,7 +368,7 @@ func TestStdioCaller(t *testing.T) {
 	fromServer, out := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- h.server.ServeTransport(t.Context(), &mcp.IOTransport{Reader: in, Writer: out}, Caller{Tenant: "acme", Principal: "alice"})
+		ended <- h.server.ServeTransport(t.Context(), wiretest.New(t).Transport(&mcp.IOTransport{Reader: in, Writer: out}), Caller{Tenant: "acme", Principal: "alice"})
 		out.Close()
 	}()
 	c := newTestClient(t, func(context.Context) (mcp.Transport, error) {

@@ -16,6 +16,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
+
+	"github.com/perdure/perdure/mcptasks/wiretest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -56,7 +58,7 @@ func newHarnessHTTP(t *testing.T, opts Options, ho HTTPOptions, routes ...Route)
 	if err := h.server.SetRoutes(routes...); err != nil {
 		t.Fatal(err)
 	}
-	h.http = httptest.NewServer(h.server.Handler(ho))
+	h.http = httptest.NewServer(wiretest.New(t).Handler(h.server.Handler(ho)))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()

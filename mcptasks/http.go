@@ -294,12 +294,14 @@ func encodeHeader(v string) string {
 	return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(v)) + "?="
 }
 
-// writeError answers an HTTP request with a JSON-RPC error.
+// writeError answers an HTTP request with a JSON-RPC error. Where the request's id is unknown, or is none, the answer has
+// no id: JSON-RPC would have null there, which MCP's schema does not allow.
 func writeError(w http.ResponseWriter, status int, id json.RawMessage, err error) {
-	if len(id) == 0 {
-		id = json.RawMessage("null")
+	answer := map[string]any{"jsonrpc": "2.0", "error": err}
+	if validID(id) {
+		answer["id"] = id
 	}
-	b, merr := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "error": err})
+	b, merr := json.Marshal(answer)
 	if merr != nil { // err is a *jsonrpc.Error, id was decoded from JSON
 		http.Error(w, "internal error", http.StatusInternalServerError)
 		return
@@ -307,4 +309,19 @@ func writeError(w http.ResponseWriter, status int, id json.RawMessage, err error
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(b) // the client is gone
+}
+
+// validID reports whether a request can have the id: a string or an integer.
+func validID(id json.RawMessage) bool {
+	v, err := decodeExact(id)
+	if err != nil {
+		return false
+	}
+	switch v := v.(type) {
+	case string:
+		return true
+	case json.Number:
+		return !strings.ContainsAny(v.String(), ".eE")
+	}
+	return false
 }

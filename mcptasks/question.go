@@ -15,7 +15,11 @@ import (
 // a key are the same at every poll: clients refuse a question that changes.
 func inputRequest(in *history.Interrupt) (InputRequest, error) {
 	if in.Method != history.MethodQuestion {
-		return InputRequest{Method: in.Method, Params: in.Body}, nil
+		params := json.RawMessage(in.Body)
+		if len(params) == 0 {
+			params = json.RawMessage("{}") // the extension requires them, also of roots/list
+		}
+		return InputRequest{Method: in.Method, Params: params}, nil
 	}
 	q, err := questionOf(in)
 	if err != nil {

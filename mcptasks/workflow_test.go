@@ -21,6 +21,7 @@ import (
 	"github.com/perdure/perdure/engine"
 	"github.com/perdure/perdure/engine/boltstore"
 	"github.com/perdure/perdure/mcptasks"
+	"github.com/perdure/perdure/mcptasks/wiretest"
 	"github.com/perdure/perdure/workflow"
 )
 
@@ -63,7 +64,7 @@ func openService(t testing.TB, path string, defs ...workflow.Definition) *servic
 	if err := s.server.SetRoutes(routes...); err != nil {
 		t.Fatal(err)
 	}
-	s.handler = s.server.Handler(mcptasks.HTTPOptions{})
+	s.handler = wiretest.New(t).Handler(s.server.Handler(mcptasks.HTTPOptions{}))
 	srv := httptest.NewServer(s.handler)
 	s.url = srv.URL
 	s.stop = sync.OnceFunc(func() {
