@@ -275,3 +275,37 @@ func TestCodeRegisteredLaterFindsItsRuns(t *testing.T) {
 func okFlow(workflow.Context, int) (string, error) { return "ok", nil }
 
 var _ engine.Store = (*counting)(nil)
+
+func TestChangedSignalNamesBlockTheRun(t *testing.T) {
+	define := func(names ...string) *workflow.Workflow[int, string] {
+		return workflow.Define("w", 1, func(ctx workflow.Context, _ int) (string, error) {
+			s, err := workflow.ReceiveAny(ctx, names)
+			if err != nil {
+				return "", err
+			}
+			return s.Name, workflow.Sleep(ctx, time.Hour)
+		})
+	}
+	for _, open := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			good, bad := define("a", "b"), define("a", "c")
+			env := newEnv(t, good)
+			h := start(env, good, 0)
+			if open {
+				env.await(h.ID(), waiting)
+			}
+			env.signal(h.ID(), "b", "1")
+			env.await(h.ID(), func(r history.Run) bool { return len(env.timers(h.ID())) == 1 })
+			env.restart(bad)
+			time.Sleep(time.Hour)
+			run := env.await(h.ID(), func(r history.Run) bool { return r.Status == history.StatusBlocked })
+			if !strings.Contains(run.Reason, `"b"]`) || !strings.Contains(run.Reason, `signals ["a" "c"]`) {
+				t.Errorf("the difference: %s", run.Reason)
+			}
+			env.restart(good)
+			if got := result(env, h); got != "b" {
+				t.Errorf("result %q", got)
+			}
+		})
+	}
+}

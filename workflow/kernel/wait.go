@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -86,6 +87,7 @@ func (b *Branch) Receive(spec ReceiveSpec) (Received, *history.Failure) {
 	}
 	x := b.x
 	o.names = spec.Signals
+	b.compareSignals(o)
 	if e := o.recorded.immediate(); e != nil {
 		o.recorded.handled = true
 		x.leave(o)
@@ -107,6 +109,27 @@ func (b *Branch) Receive(spec ReceiveSpec) (Received, *history.Failure) {
 	}
 	payload, f := b.wait(o)
 	return Received{Name: o.name, ID: o.key, By: o.by, Payload: payload}, f
+}
+
+// compareSignals compares the signals that a receive waits for with those it waited for, or took.
+func (b *Branch) compareSignals(o *operation) {
+	if o.recorded == nil {
+		return
+	}
+	first := o.recorded.events[0]
+	had := first.Names
+	same := slices.Equal(had, o.names)
+	if first.Kind == history.SignalReceived {
+		had, same = []string{first.Name}, slices.Contains(o.names, first.Name)
+	}
+	if first.Kind == history.ReceiveTimedOut || same {
+		return
+	}
+	b.diverge(&Divergence{
+		Seq: first.Seq, Branch: b.path,
+		Expected: fmt.Sprintf("%s of signals %q", describe(o.op, o.pos), had),
+		Found:    fmt.Sprintf("signals %q", o.names),
+	})
 }
 
 func (x *Execution) openReceive(o *operation, spec ReceiveSpec) {
