@@ -12,6 +12,13 @@ type Start struct {
 	Signal *InboxItem
 	// ReuseAfterFailure allows a key whose run failed or was canceled to start anew.
 	ReuseAfterFailure bool
+
+	// Adopt is the history that the run begins with, where it does not begin anew: see AdoptEvents. Its first event has the
+	// input. Children are started, and Facts (signals, outcomes of children) are accepted, in the same commit; a start that
+	// finds its run does neither.
+	Adopt    []Event
+	Children []Start
+	Facts    []InboxItem
 }
 
 // Batch is what the holder of a run commits: all of it or nothing.

@@ -27,6 +27,7 @@ func (s *Start) check() error {
 	}
 	for _, f := range []struct{ what, value string }{
 		{"tenant", s.Spec.Tenant}, {"key", s.Spec.Key}, {"task id", s.Spec.TaskID}, {"principal", s.Spec.Principal},
+		{"concurrency key", s.Spec.ConcurrencyKey},
 	} {
 		if err := checkSize(f.what, len(f.value), MaxKey); err != nil {
 			return err
@@ -35,13 +36,21 @@ func (s *Start) check() error {
 	if err := checkSize("input", len(s.Input), MaxRecord/2); err != nil {
 		return err
 	}
+	switch n := s.Spec.ConcurrencyLimit; {
+	case n < 0 || int64(n) > 1<<31-1:
+		return fmt.Errorf("concurrency limit %d is not between 1 and 2^31-1: %w", n, ErrInvalid)
+	case (n == 0) != (s.Spec.ConcurrencyKey == ""):
+		return fmt.Errorf("concurrency key %q with limit %d: one needs the other: %w", s.Spec.ConcurrencyKey, n, ErrInvalid)
+	}
 	if s.Spec.Deadline < 0 || s.Spec.Retention < 0 {
 		return fmt.Errorf("deadline %d and retention %s must not be negative: %w", s.Spec.Deadline, s.Spec.Retention, ErrInvalid)
 	}
 	if s.Signal != nil {
-		return s.Signal.CheckSignal()
+		if err := s.Signal.CheckSignal(); err != nil {
+			return err
+		}
 	}
-	return nil
+	return s.checkAdopted()
 }
 
 // CheckDelivery refuses an item that a store's Deliver does not take: it takes signals, outcomes of children and operators'

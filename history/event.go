@@ -47,6 +47,8 @@ type Event struct {
 	By string `cbor:"16,keyasint,omitempty" json:"by,omitempty"`
 	// Failure is why the run or the operation failed.
 	Failure *Failure `cbor:"17,keyasint,omitempty" json:"failure,omitempty"`
+	// OperatorOnly says of a question that the run's client does not see it.
+	OperatorOnly bool `cbor:"18,keyasint,omitempty" json:"operatorOnly,omitempty"`
 
 	// Payload is JSON: an input, a result, a signal, a question, an answer. It is kept apart from the other
 	// fields and covered by the digest through its hash, so that erasing it leaves the chain verifiable.

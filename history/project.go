@@ -15,13 +15,13 @@ func (s *State) Apply(e *Event, head Digest, size int) error {
 		return fmt.Errorf("event %d (%s) does not follow event %d: %w", e.Seq, e.Kind, s.Seq, ErrSequence)
 	case (e.Seq == 1) != (e.Kind == RunStarted):
 		return fmt.Errorf("event %d is %q: %w", e.Seq, e.Kind, ErrInvalid)
-	case e.Generation != s.Generation:
+	case e.Generation != s.Generation && e.Seq > 1: // a run may begin in the generation that it was forked in
 		return fmt.Errorf("event %d (%s) is of generation %d, the run is in %d: %w", e.Seq, e.Kind, e.Generation, s.Generation, ErrInvalid)
 	}
 	s.Seq, s.Head, s.Bytes = e.Seq, head, s.Bytes+uint64(size)
 	switch e.Kind {
 	case RunStarted:
-		s.Status, s.GenerationSeq = StatusReady, e.Seq
+		s.Status, s.Generation, s.GenerationSeq = StatusReady, e.Generation, e.Seq
 		s.Touch(e.At)
 	case RunContinued:
 		s.Generation++
@@ -32,6 +32,10 @@ func (s *State) Apply(e *Event, head Digest, size int) error {
 	case InterruptOpened:
 		s.Questions++
 		s.Touch(e.At)
+	case CancelRequested:
+		if s.CancelRequested.IsZero() { // adopted: any other was set when it was accepted
+			s.CancelRequested = e.At
+		}
 	case OperatorActed:
 		s.operated(e)
 	case RunCompleted:

@@ -45,6 +45,14 @@ type Spec struct {
 	ParentPosition Position `cbor:"18,keyasint,omitempty" json:"parentPosition,omitempty"`
 	// Origin is the run that this one was retried or forked from.
 	Origin RunID `cbor:"19,keyasint,omitzero" json:"origin,omitzero"`
+	// OriginSeq is the newest event of Origin that a fork kept; zero for a retry.
+	OriginSeq uint64 `cbor:"20,keyasint,omitempty" json:"originSeq,omitempty"`
+	// KeysOf is the run whose steps' idempotency keys this one's steps have too; zero: they have their own.
+	KeysOf RunID `cbor:"21,keyasint,omitzero" json:"keysOf,omitzero"`
+	// ConcurrencyKey bounds how many runs of the tenant that have it are held by workers at once: this one is claimed only
+	// while fewer than ConcurrencyLimit are. A run that waits is not held.
+	ConcurrencyKey   string `cbor:"22,keyasint,omitempty" json:"concurrencyKey,omitempty"`
+	ConcurrencyLimit int    `cbor:"23,keyasint,omitempty" json:"concurrencyLimit,omitempty"`
 }
 
 // State is the half of a run that changes. A store rewrites it with every commit, so it stays small.

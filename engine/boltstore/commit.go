@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/perdure/perdure/history"
 )
@@ -29,20 +30,17 @@ func (s *Store) encodeBatch(b *history.Batch) (*encodedBatch, error) {
 	if err := b.Check(); err != nil {
 		return nil, err
 	}
-	e := &encodedBatch{Batch: b, events: make([]encodedEvent, len(b.Events))}
-	head, now := b.Head, s.clock.now()
-	for i := range b.Events {
-		ev := b.Events[i] // a copy: the caller's is left alone
-		ev.Token = b.Token
-		if ev.At.IsZero() {
-			ev.At = now
+	events, now := slices.Clone(b.Events), s.clock.now() // a copy: the caller's are left alone
+	for i := range events {
+		events[i].Token = b.Token
+		if events[i].At.IsZero() {
+			events[i].At = now
 		}
-		rec, next, err := s.codec.EncodeEvent(head, &ev)
-		if err != nil {
-			return nil, err
-		}
-		head = next
-		e.events[i] = encodedEvent{ev, rec, next}
+	}
+	e := &encodedBatch{Batch: b}
+	var err error
+	if e.events, err = s.encodeEvents(b.Head, events); err != nil {
+		return nil, err
 	}
 	for i := range b.Open {
 		rec, err := history.Encode(s.codec, &b.Open[i])
@@ -209,15 +207,19 @@ func (st *stage) putTimers(b *encodedBatch, w *workRun) error {
 		return nil
 	}
 	for _, t := range b.Set {
-		k := timerKey(b.Run, t)
-		st.put(bTimers, k, []byte{})
-		st.put(bRunTimers, runTimerKey(b.Run, t), []byte{})
-		st.set = append(st.set, string(k))
-		if w.change.Timer.IsZero() || t.At < w.change.Timer {
-			w.change.Timer = t.At
-		}
+		st.setTimer(w, t)
 	}
 	return nil
+}
+
+func (st *stage) setTimer(w *workRun, t history.Timer) {
+	k := timerKey(w.id, t)
+	st.put(bTimers, k, []byte{})
+	st.put(bRunTimers, runTimerKey(w.id, t), []byte{})
+	st.set = append(st.set, string(k))
+	if w.change.Timer.IsZero() || t.At < w.change.Timer {
+		w.change.Timer = t.At
+	}
 }
 
 func (st *stage) clearTimer(id history.RunID, t history.Timer) {

@@ -12,10 +12,13 @@ import (
 type encodedStart struct {
 	start  history.Start
 	spec   []byte
-	event  history.Event
-	rec    []byte
-	head   history.Digest
+	events []encodedEvent
 	signal *encodedItem
+	// What the run adopts beside its events.
+	rows      history.Rows
+	questions [][]byte // records of rows.Open
+	children  []*encodedStart
+	facts     []*encodedItem
 }
 
 // encodedItem is an inbox item with its record, which lacks the number and the time of its acceptance.
@@ -38,19 +41,36 @@ func (s *Store) encodeStart(start history.Start) (*encodedStart, error) {
 	if err := start.Check(); err != nil {
 		return nil, err
 	}
-	start.Fill(s.clock.now())
-	e := &encodedStart{start: start, event: start.First()}
+	now := s.clock.now()
+	start.Fill(now)
+	e := &encodedStart{start: start, rows: start.Rows()}
 	var err error
 	if e.spec, err = history.Encode(s.codec, &e.start.Spec); err != nil {
 		return nil, err
 	}
-	if e.rec, e.head, err = s.codec.EncodeEvent(history.Digest{}, &e.event); err != nil {
+	if e.events, err = s.encodeEvents(history.Digest{}, start.Begin(now)); err != nil {
 		return nil, err
 	}
 	if start.Signal != nil {
-		e.signal, err = s.encodeItem(*start.Signal)
+		if e.signal, err = s.encodeItem(*start.Signal); err != nil {
+			return nil, err
+		}
 	}
-	return e, err
+	return e, s.encodeAdopted(e)
+}
+
+// encodeEvents encodes events that follow a history with digest head.
+func (s *Store) encodeEvents(head history.Digest, events []history.Event) ([]encodedEvent, error) {
+	out := make([]encodedEvent, len(events))
+	for i, ev := range events {
+		rec, next, err := s.codec.EncodeEvent(head, &ev)
+		if err != nil {
+			return nil, err
+		}
+		head = next
+		out[i] = encodedEvent{ev, rec, next}
+	}
+	return out, nil
 }
 
 // Start implements engine.Store.
@@ -109,14 +129,25 @@ func (st *stage) start(e *encodedStart) (w *workRun, existed bool, err error) {
 		st.put(bTasks, []byte(spec.TaskID), bytes.Clone(spec.ID[:]))
 	}
 	w = &workRun{id: spec.ID, spec: spec, born: true, write: true}
-	if err := w.state.Apply(&e.event, e.head, len(e.rec)); err != nil {
-		return nil, false, err
-	}
 	st.touched = append(st.touched, w)
 	st.put(bKeys, tenantKey(spec.Tenant, spec.Key), bytes.Clone(spec.ID[:]))
 	st.put(bSpecs, bytes.Clone(spec.ID[:]), e.spec)
-	st.put(bEvents, runSeqKey(spec.ID, 1), e.rec)
+	if err := st.begin(w, e); err != nil {
+		return nil, false, err
+	}
 	return w, false, nil
+}
+
+// begin writes what the run begins with: its first event, or a history that it adopts.
+func (st *stage) begin(w *workRun, e *encodedStart) error {
+	for i := range e.events {
+		ev := &e.events[i]
+		if err := w.state.Apply(&ev.event, ev.head, len(ev.rec)); err != nil {
+			return err
+		}
+		st.put(bEvents, runSeqKey(w.id, ev.event.Seq), ev.rec)
+	}
+	return st.adopt(w, e)
 }
 
 // duplicate returns the run that the same start created before, or nil where the key may be used again.

@@ -42,6 +42,7 @@ func Run(t *testing.T, factory Factory) {
 		{"timers", timerScenarios()},
 		{"ending", endingScenarios()},
 		{"pausing", pausingScenarios()},
+		{"lineage", lineageScenarios()},
 		{"reads", readScenarios()},
 		{"store", storeScenarios()},
 		{"load", loadScenarios()},

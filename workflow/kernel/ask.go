@@ -61,18 +61,19 @@ func (b *Branch) Ask(spec AskSpec) ([]byte, *history.Failure) {
 func (x *Execution) openQuestion(o *operation, due history.Time, inbox uint64) {
 	o.ask.key = x.questionKey(o)
 	spec := &o.ask.spec
+	operatorOnly := spec.OperatorOnly || o.ask.dismissals >= maxDismissals
 	x.emit(history.Event{
 		Kind: history.InterruptOpened, Position: o.pos, Op: o.op, Key: o.ask.key, Name: spec.Method, Due: due,
-		Payload: spec.Body, Inbox: inbox,
+		Payload: spec.Body, Inbox: inbox, OperatorOnly: operatorOnly,
 	})
 	x.out.Open = append(x.out.Open, history.Interrupt{
 		Key: o.ask.key, Position: o.pos, Method: spec.Method, Body: spec.Body, OpenedAt: x.now, Deadline: due,
-		OperatorOnly: spec.OperatorOnly || o.ask.dismissals >= maxDismissals,
+		OperatorOnly: operatorOnly,
 	})
 }
 
 func (x *Execution) questionKey(o *operation) string {
-	key := x.inGeneration(o.pos)
+	key := inGeneration(x.generation, o.pos)
 	if o.ask.dismissals > 0 {
 		key = fmt.Sprintf("%s~%d", key, o.ask.dismissals)
 	}

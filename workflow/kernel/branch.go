@@ -197,8 +197,9 @@ func (b *Branch) compare(op string, pos history.Position) *recordedOp {
 		r.entered = true
 		return r
 	}
-	// A step leaves no event until it ends, so the newest one of a branch may be missing; anything else may not.
-	if op != OpStep && b.x.replaying() {
+	// A step leaves no event until it ends, so the newest one of a branch may be missing; anything else may not, but at the
+	// end of a history that was cut.
+	if op != OpStep && b.x.replaying() && !b.x.catchUp() {
 		b.diverge(&Divergence{Seq: b.x.events[b.x.cursor].Seq, Branch: b.path, Expected: "nothing more at this point", Found: describe(op, pos)})
 	}
 	return nil

@@ -33,11 +33,16 @@ func (b *Branch) Child(spec ChildSpec) ([]byte, *history.Failure) {
 	return b.wait(o)
 }
 
+// ChildKey is the key of the child that the run starts at the position.
+func ChildKey(run history.RunID, generation uint32, pos history.Position) string {
+	return run.String() + "/" + inGeneration(generation, pos)
+}
+
 // startChild starts the child in the commit that records it.
 func (x *Execution) startChild(o *operation) {
 	s := o.child.Start
 	s.Spec.ID = x.opts.NewID(x.now)
-	s.Spec.Key = x.spec.ID.String() + "/" + x.inGeneration(o.pos)
+	s.Spec.Key = ChildKey(x.spec.ID, x.generation, o.pos)
 	s.Spec.Tenant, s.Spec.Principal = x.spec.Tenant, x.spec.Principal
 	s.Spec.Parent, s.Spec.ParentPosition = x.spec.ID, o.pos
 	s.Spec.InputDigest = history.Sum(s.Input)

@@ -77,6 +77,8 @@ type Execution struct {
 	recorded recorded
 	// past is set while an event of the history is applied.
 	past   bool
+	// present is when the execution was loaded.
+	present history.Time
 	loaded bool
 
 	now   history.Time
@@ -175,6 +177,9 @@ func (x *Execution) load(now history.Time) {
 		return
 	}
 	x.events, x.recorded = nil, recorded{}
+	if x.spec.Origin != (history.RunID{}) {
+		x.cancelOpen() // what it adopted may end between a decision and what followed from that
+	}
 	x.resumeSteps()
 	x.evaluateAll()
 	x.drain()

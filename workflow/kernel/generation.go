@@ -30,9 +30,9 @@ func refuseContinue(f *history.Failure) *history.Failure {
 }
 
 // inGeneration makes a position unique for the run's life.
-func (x *Execution) inGeneration(p history.Position) string {
-	if x.generation == 0 {
+func inGeneration(generation uint32, p history.Position) string {
+	if generation == 0 {
 		return string(p)
 	}
-	return fmt.Sprintf("g%d:%s", x.generation, p)
+	return fmt.Sprintf("g%d:%s", generation, p)
 }

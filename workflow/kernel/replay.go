@@ -111,6 +111,7 @@ func (x *Execution) replay(now history.Time) {
 		x.diverged = &Divergence{Expected: "a first event", Found: "an empty history"}
 		return
 	}
+	x.present = now
 	x.cursor = 1
 	x.now = x.events[0].At
 	if !x.replaying() {
@@ -119,21 +120,49 @@ func (x *Execution) replay(now history.Time) {
 	x.runnable = append(x.runnable, x.root)
 	x.drain()
 	for x.replaying() && x.diverged == nil {
-		e := &x.events[x.cursor]
-		x.bytes += len(e.Payload) + 128
-		x.cursor++
-		x.now = e.At
-		x.past = true
-		x.apply(e)
-		x.past = false
-		if !x.replaying() {
-			x.now = now // what follows the newest event happens now
-		}
+		x.applyNext()
 		if x.diverged == nil {
 			x.drain()
 		}
 	}
 	x.now = now
+}
+
+// applyNext applies the next event of the history.
+func (x *Execution) applyNext() {
+	e := &x.events[x.cursor]
+	x.bytes += len(e.Payload) + 128
+	x.cursor++
+	x.now = e.At
+	x.past = true
+	x.apply(e)
+	x.past = false
+	if !x.replaying() {
+		x.now = x.present // what follows the newest event happens now
+	}
+}
+
+// catchUp ends the replay of a history that was cut within an activation, as that of a fork may be: the code has come further
+// than it, and what is left are events of operations that the code has entered already, which settle nothing. It reports
+// whether that is so, and else changes nothing.
+func (x *Execution) catchUp() bool {
+	if x.spec.Origin == (history.RunID{}) {
+		return false
+	}
+	for i := range x.events[x.cursor:] {
+		e := &x.events[x.cursor+i]
+		if e.Kind == history.StatusReported {
+			continue
+		}
+		r := x.recorded.byPosition[e.Position]
+		if r == nil || !r.entered || !r.handled && (e.Seq != r.events[0].Seq || e.Kind.Closes()) {
+			return false
+		}
+	}
+	for x.replaying() {
+		x.applyNext()
+	}
+	return true
 }
 
 // apply applies one event of the history.
@@ -183,7 +212,7 @@ func (x *Execution) applyToOperation(e *history.Event) {
 		x.arm(o, e.Due)
 	case history.InterruptOpened:
 		o.ask.key = e.Key
-		if e.Inbox != 0 {
+		if e.Seq != r.events[0].Seq {
 			o.ask.dismissals++
 		}
 	case history.BranchesDecided:

@@ -66,10 +66,15 @@ func (x *Execution) begin(o *operation) {
 	})
 }
 
-// idempotencyKey is stable over the attempts of a step, also over restarts, and differs between any two steps.
+// idempotencyKey is stable over the attempts of a step, also over restarts and in the retry of a failed run, and differs
+// between any two steps.
 func (x *Execution) idempotencyKey(pos history.Position) string {
+	run := x.spec.ID
+	if x.spec.KeysOf != (history.RunID{}) {
+		run = x.spec.KeysOf
+	}
 	h := sha256.New()
-	fmt.Fprintf(h, "%s\x00%d\x00%s", x.spec.ID, x.generation, pos)
+	fmt.Fprintf(h, "%s\x00%d\x00%s", run, x.generation, pos)
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 

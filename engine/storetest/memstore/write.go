@@ -132,7 +132,12 @@ func (w *write) start(start history.Start) (r *run, existed bool, err error) {
 	r = w.add(&run{
 		spec: spec, timers: map[history.Timer]bool{}, asked: map[string]bool{}, identities: map[identity]history.Digest{},
 	})
-	return r, false, w.append(r, start.First())
+	for _, e := range start.Begin(w.at) {
+		if err := w.append(r, e); err != nil {
+			return nil, false, err
+		}
+	}
+	return r, false, w.adopt(r, &start)
 }
 
 func (w *write) deliver(r *run, item history.InboxItem) (engine.Delivery, error) {

@@ -1,0 +1,67 @@
+package boltstore
+
+import (
+	"fmt"
+
+	"github.com/perdure/perdure/history"
+)
+
+// encodeAdopted encodes what a start brings beside the events that its run adopts.
+func (s *Store) encodeAdopted(e *encodedStart) error {
+	for i := range e.rows.Open {
+		rec, err := history.Encode(s.codec, &e.rows.Open[i])
+		if err != nil {
+			return err
+		}
+		e.questions = append(e.questions, rec)
+	}
+	for _, c := range e.start.Children {
+		child, err := s.encodeStart(c)
+		if err != nil {
+			return err
+		}
+		e.children = append(e.children, child)
+	}
+	for _, f := range e.start.Facts {
+		item, err := s.encodeItem(f)
+		if err != nil {
+			return err
+		}
+		e.facts = append(e.facts, item)
+	}
+	return nil
+}
+
+// adopt writes the rows of what adopted events leave open, so that the run is whole before anybody claims it.
+func (st *stage) adopt(w *workRun, e *encodedStart) error {
+	if len(e.start.Adopt) == 0 {
+		return nil
+	}
+	for _, t := range e.rows.Timers {
+		st.setTimer(w, t)
+	}
+	for i := range e.rows.Open {
+		st.put(bInterrupts, runTextKey(w.id, e.rows.Open[i].Key), e.questions[i])
+	}
+	for _, key := range e.rows.Asked {
+		st.put(bAnswered, runTextKey(w.id, key), []byte{markClosed})
+	}
+	w.state.Questions = len(e.rows.Open)
+	w.state.Touch(st.now)
+	for i := range e.rows.Signals {
+		item := &e.rows.Signals[i]
+		digest := history.SignalDigest(item)
+		st.put(bIdentities, identityKey(w.id, item.Kind, item.Key), digest[:])
+	}
+	for _, item := range e.facts {
+		if _, err := st.deliver(w, item); err != nil {
+			return fmt.Errorf("fact %q: %w", item.item.Key, err)
+		}
+	}
+	for _, c := range e.children {
+		if _, _, err := st.start(c); err != nil {
+			return fmt.Errorf("child with key %q: %w", c.start.Spec.Key, err)
+		}
+	}
+	return nil
+}
