@@ -22,9 +22,10 @@ type Counts struct {
 }
 
 const (
-	maxParts = 25      // of the folder
-	maxFiles = 20_000  // of a part
-	maxBytes = 4 << 20 // of a file whose lines are counted
+	maxParts = 25       // of the folder
+	maxFiles = 10_000   // of a part
+	maxFile  = 4 << 20  // bytes of a file whose lines are counted
+	maxBytes = 64 << 20 // bytes of a part whose lines are counted
 )
 
 // Step executes one step's program: list FOLDER, scan FOLDER PART, total, write.
@@ -74,10 +75,8 @@ func scanPart(folder, part string) (Counts, error) {
 	root := filepath.Join(folder, part)
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		switch {
-		case err != nil && path == root:
-			return err
 		case err != nil:
-			return nil // a folder that cannot be read counts for nothing
+			return nil // what cannot be read, or is gone by now, counts for nothing
 		case e.IsDir() && path != root && (part == "." || hidden(e.Name())):
 			return fs.SkipDir
 		case c.Files >= maxFiles:
@@ -98,7 +97,7 @@ func (c *Counts) add(path string, e fs.DirEntry) error {
 	}
 	c.Files++
 	c.Bytes += info.Size()
-	if info.Size() > maxBytes {
+	if info.Size() > maxFile || c.Bytes > maxBytes {
 		return nil
 	}
 	if b, err := os.ReadFile(path); err == nil {
