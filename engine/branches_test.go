@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,7 +13,6 @@ import (
 	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/worker"
 	"github.com/perdure/perdure/workflow"
-	"github.com/perdure/perdure/workflow/kernel"
 )
 
 func itself(s string) string { return s }
@@ -314,50 +312,6 @@ func TestClosedScopeMayBeEmptiedByALaterDeploy(t *testing.T) {
 	})
 }
 
-func TestPanicInABranchIsItsFailureAndTheProcessLives(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log logBuffer
-		w := workflow.Define("panics", 1, func(ctx workflow.Context, _ int) (string, error) {
-			_, err := workflow.Each(ctx, "e", []string{"panic", "exit", "fine"}, itself, func(_ workflow.Context, it string) (string, error) {
-				switch it {
-				case "panic":
-					panic("hunter2")
-				case "exit":
-					runtime.Goexit()
-				}
-				return it, nil
-			}, workflow.CollectAll())
-			var be *workflow.BranchesError
-			if !errors.As(err, &be) || len(be.Errors) != 2 || !errors.Is(be.Errors["panic"], workflow.ErrPanic) || !errors.Is(be.Errors["exit"], workflow.ErrPanic) {
-				return "", fmt.Errorf("not the failures of two branches: %w", err)
-			}
-			return err.Error(), nil
-		})
-		env := newEnvWith(t, envOptions{engine: engine.Options{Log: log.logger()}}, w)
-		h := start(env, w, 0)
-		result(env, h)
-		if strings.Contains(env.timeline(h.ID()), "hunter2") || !strings.Contains(log.String(), "hunter2") || !strings.Contains(log.String(), "branches_test.go") {
-			t.Errorf("the panic's text belongs in the log, with its stack, and not in the history:\n%s\n%s", log.String(), env.timeline(h.ID()))
-		}
-	})
-}
-
-func TestPanicInAWorkflowFailsTheRunAndCompensates(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var ran witness
-		w := workflow.Define("panics", 1, func(ctx workflow.Context, _ int) (string, error) {
-			workflow.OnFail(ctx, "undo", func(context.Context) error { ran.add("undone"); return nil })
-			panic("hunter2")
-		})
-		env := newEnv(t, w)
-		re := failed(env, start(env, w, 0))
-		if !re.Failure.Has(history.FailurePanic) || strings.Contains(re.Error(), "hunter2") {
-			t.Errorf("failure %v", re)
-		}
-		equal(t, "compensations", ran.list(), []string{"undone"})
-	})
-}
-
 func TestBranchesNest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := workflow.Define("nest", 1, func(ctx workflow.Context, _ int) (string, error) {
@@ -388,60 +342,6 @@ func TestBranchesNest(t *testing.T) {
 			if got := result(env, start(env, w, 0)); got != want {
 				t.Errorf("result %q, want %q", got, want)
 			}
-		}
-	})
-}
-
-func TestOversizedResultsOfBranchesAndRunsAreTypedFailures(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		text := strings.Repeat("x", 400)
-		together := workflow.Define("together", 1, func(ctx workflow.Context, _ int) (string, error) {
-			_, err := workflow.Each(ctx, "e", []string{"a", "b", "c"}, itself, func(ctx workflow.Context, _ string) (string, error) {
-				return workflow.Step(ctx, "s", func(context.Context) (string, error) { return text, nil })
-			})
-			if !errors.Is(err, workflow.ErrTooLarge) {
-				return "", fmt.Errorf("not too large: %w", err)
-			}
-			return err.Error(), nil
-		})
-		branch := workflow.Define("branch", 1, func(ctx workflow.Context, _ int) (string, error) {
-			_, err := workflow.Scope(ctx, "s", func(workflow.Context) (string, error) { return text + text + text, nil })
-			if !errors.Is(err, workflow.ErrTooLarge) {
-				return "", fmt.Errorf("not too large: %w", err)
-			}
-			return err.Error(), nil
-		})
-		question := workflow.Define("question", 1, func(ctx workflow.Context, _ int) (string, error) {
-			_, err := workflow.Ask[workflow.Decision](ctx, "q", workflow.Question{Message: text + text + text})
-			if !errors.Is(err, workflow.ErrTooLarge) {
-				return "", fmt.Errorf("not too large: %w", err)
-			}
-			return err.Error(), nil
-		})
-		run := workflow.Define("run", 1, func(workflow.Context, int) (string, error) { return text + text + text, nil })
-		opts := engine.Options{Worker: worker.Options{Kernel: kernel.Options{MaxPayload: 1000}}}
-		env := newEnvWith(t, envOptions{engine: opts}, together, branch, question, run)
-		for _, w := range []*workflow.Workflow[int, string]{together, branch, question} {
-			if got := result(env, start(env, w, 0)); !strings.Contains(got, "at most 1000") {
-				t.Errorf("%s: %q", w.Key().Name, got)
-			}
-		}
-		re := failed(env, start(env, run, 0))
-		if !re.Failure.Has(history.FailureTooLarge) || !strings.Contains(re.Error(), "has 1202 bytes, at most 1000") {
-			t.Errorf("result of a run: %v", re)
-		}
-	})
-}
-
-func TestBatchThatNoStoreTakesFailsItsRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := workflow.Define("big", 1, func(ctx workflow.Context, _ int) (int, error) {
-			_, err := workflow.Record(ctx, "huge", func() (string, error) { return strings.Repeat("x", history.MaxRecord/2), nil })
-			return 1, err
-		})
-		env := newEnv(t, w)
-		if re := failed(env, start(env, w, 0)); !re.Failure.Has(history.FailureTooLarge) {
-			t.Errorf("failure %v", re)
 		}
 	})
 }

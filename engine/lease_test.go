@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/perdure/perdure/engine"
-	"github.com/perdure/perdure/engine/boltstore"
 	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/worker"
 	"github.com/perdure/perdure/workflow"
@@ -167,48 +164,6 @@ func TestStoreThatFailsInTheMiddleStrandsNoRun(t *testing.T) {
 	})
 }
 
-func TestDrainingWorkerDoesNotReclaimWhatItHandedBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var begun witness
-		w := workflow.Define("w", 1, func(ctx workflow.Context, _ int) (string, error) {
-			for _, s := range []string{"first", "second"} {
-				if _, err := workflow.Step(ctx, s, func(context.Context) (int, error) {
-					begun.add("%s", s)
-					time.Sleep(time.Minute)
-					return 0, nil
-				}); err != nil {
-					return "", err
-				}
-			}
-			return "ok", nil
-		})
-		claims := &claimWatch{}
-		env := newEnvWith(t, envOptions{engine: engine.Options{DrainTimeout: time.Hour}, wrap: claims.on}, w)
-		h := start(env, w, 0)
-		idle := start(env, w, 0)
-		time.Sleep(30 * time.Second)
-		before := claims.claimed.Load()
-		env.stopWorker() // drains: the first step ends, the second does not begin
-		if got := claims.claimed.Load(); got != before {
-			t.Errorf("%d claims while draining", got-before)
-		}
-		for _, id := range []history.RunID{h.ID(), idle.ID()} {
-			if r := env.run(id); r.Status != history.StatusReady || len(of(env.events(id), history.StepCompleted)) != 1 {
-				t.Errorf("after the drain: %s\n%s", r.Status, env.timeline(id))
-			}
-		}
-		if begun.count("second") != 0 {
-			t.Error("a draining worker began a step")
-		}
-		env.startWorker()
-		result(env, h)
-		result(env, idle)
-		if a, b := begun.count("first"), begun.count("second"); a != 2 || b != 2 {
-			t.Errorf("steps ran %d and %d times, want 2 and 2", a, b)
-		}
-	})
-}
-
 // claimWatch counts the claims that were given.
 type claimWatch struct {
 	engine.Store
@@ -230,136 +185,6 @@ func (c *claimWatch) Claim(ctx context.Context, r history.ClaimRequest) ([]histo
 		}
 	}
 	return cs, err
-}
-
-// TestRunSuspendedOnItsOwnUnfinishedStepIsRescheduled: the drain's time is up before the step ends.
-func TestRunSuspendedOnItsOwnUnfinishedStepIsRescheduled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var ran witness
-		w := oneStep(func(ctx context.Context) (string, error) {
-			ran.add("begun")
-			select {
-			case <-time.After(time.Hour):
-				return "ended", nil
-			case <-ctx.Done():
-				ran.add("%v", context.Cause(ctx))
-				return "", ctx.Err()
-			}
-		})
-		env := newEnvWith(t, envOptions{engine: engine.Options{DrainTimeout: time.Minute}}, w)
-		h := start(env, w, 0)
-		time.Sleep(time.Second)
-		env.restart(w)
-		if got := result(env, h); got != "ended" {
-			t.Errorf("result %q", got)
-		}
-		if l := ran.list(); len(l) != 3 || !strings.Contains(l[1], "draining") {
-			t.Errorf("the step: %q", l)
-		}
-		if n := len(of(env.events(h.ID()), history.StepRetried, history.StepFailed)); n != 0 {
-			t.Errorf("the drain counted as an attempt")
-		}
-	})
-}
-
-func TestGracefulShutdownLeavesWaitingRunsPending(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := workflow.Define("w", 1, func(ctx workflow.Context, _ int) (string, error) {
-			v, err := workflow.Receive[string](ctx, "a")
-			return v, err
-		})
-		env := newEnv(t, w)
-		h := start(env, w, 0)
-		before := env.await(h.ID(), waiting)
-		env.restart(w)
-		if after := env.run(h.ID()); after.Status != history.StatusWaiting || after.Seq != before.Seq || after.Reason != "" {
-			t.Errorf("after the shutdown: %+v", after.State)
-		}
-		env.signal(h.ID(), "a", `"x"`)
-		result(env, h)
-	})
-}
-
-// TestStalledRunFreesItsSlot: the workflow's own code hangs between two recorded operations.
-func TestStalledRunFreesItsSlot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		var first atomic.Bool
-		stalls := workflow.Define("stalls", 1, func(ctx workflow.Context, _ int) (string, error) {
-			if err := workflow.Do(ctx, "a", nothing); err != nil {
-				return "", err
-			}
-			if first.CompareAndSwap(false, true) {
-				<-release // not durable
-			}
-			return workflow.Step(ctx, "b", func(context.Context) (string, error) { return "ok", nil })
-		})
-		quick := workflow.Define("quick", 1, okFlow)
-		opts := engine.Options{Worker: worker.Options{MaxRuns: 1, StallTimeout: 10 * time.Second, LeaseTTL: 30 * time.Second}}
-		env := newEnvWith(t, envOptions{engine: opts}, stalls, quick)
-		h := start(env, stalls, 0)
-		time.Sleep(time.Second)
-		other := start(env, quick, 0)
-		began := time.Now()
-		result(env, other)
-		if d := time.Since(began); d > 20*time.Second {
-			t.Errorf("the slot was free after %s", d)
-		}
-		if r := env.run(h.ID()); !strings.Contains(r.Reason, "stalled") {
-			t.Errorf("the stalled run says %q", r.Reason)
-		}
-		if got := result(env, h); got != "ok" {
-			t.Errorf("result %q", got)
-		}
-		close(release)
-		synctest.Wait()
-		if n := len(of(env.events(h.ID()), history.StepCompleted)); n != 2 {
-			t.Errorf("%d results of two steps", n)
-		}
-	})
-}
-
-func TestCloseDoesNotWaitForStalledCode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		w := workflow.Define("stalls", 1, func(workflow.Context, int) (string, error) {
-			<-release
-			return "late", nil
-		})
-		env := newEnv(t, w)
-		h := start(env, w, 0)
-		synctest.Wait()
-		began := time.Now()
-		env.stopWorker()
-		if d := time.Since(began); d > time.Minute {
-			t.Errorf("close took %s", d)
-		}
-		close(release)
-		synctest.Wait()
-		if r := env.run(h.ID()); r.Status.Terminal() {
-			t.Errorf("the late end was recorded: %s", r.Status)
-		}
-		env.startWorker()
-		if got := result(env, h); got != "late" {
-			t.Errorf("result %q", got)
-		}
-	})
-}
-
-func TestStepLongerThanTheStallTimeoutIsNotStalled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var ran witness
-		w := oneStep(func(context.Context) (string, error) {
-			ran.add("begun")
-			time.Sleep(time.Hour)
-			return "ok", nil
-		}, workflow.Timeout(2*time.Hour))
-		opts := engine.Options{Worker: worker.Options{StallTimeout: 10 * time.Second, LeaseTTL: 10 * time.Second}}
-		env := newEnvWith(t, envOptions{engine: opts}, w)
-		if got := result(env, start(env, w, 0)); got != "ok" || len(ran.list()) != 1 {
-			t.Errorf("%q after %q", got, ran.list())
-		}
-	})
 }
 
 func TestRenewalCoversEverythingHeld(t *testing.T) {
@@ -485,111 +310,4 @@ func TestParkedRunDoesNotHitAStepTimeout(t *testing.T) {
 			t.Errorf("%q after %q", got, ran.list())
 		}
 	})
-}
-
-func TestTerminatedAndFinishedRunsAreUnloaded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := workflow.Define("w", 1, func(ctx workflow.Context, _ int) (int, error) {
-			rs, err := workflow.Each(ctx, "e", []string{"a", "b", "c"}, itself, func(ctx workflow.Context, _ string) (int, error) {
-				return workflow.Receive[int](ctx, "go")
-			})
-			return len(rs), err
-		})
-		env := newEnv(t, w)
-		synctest.Wait()
-		baseline := runtime.NumGoroutine()
-		var hs []*engine.Handle[int]
-		for range 30 {
-			hs = append(hs, start(env, w, 0))
-		}
-		for _, h := range hs {
-			env.await(h.ID(), waiting)
-		}
-		synctest.Wait()
-		if n := runtime.NumGoroutine(); n < baseline+30*4 {
-			t.Fatalf("%d goroutines while 30 runs of 4 branches wait: they should be resident", n)
-		}
-		for i, h := range hs {
-			switch i % 3 {
-			case 0:
-				if _, err := env.Terminate(t.Context(), h.ID(), "", ""); err != nil {
-					t.Error(err)
-				}
-			case 1:
-				env.cancel(h.ID())
-			default:
-				for range 3 {
-					env.signal(h.ID(), "go", "1")
-				}
-			}
-			env.await(h.ID(), func(r history.Run) bool { return r.Status.Terminal() })
-		}
-		synctest.Wait()
-		if n := runtime.NumGoroutine(); n > baseline {
-			buf := make([]byte, 1<<20)
-			t.Errorf("%d goroutines after all runs have ended, %d before they began:\n%s", n, baseline, buf[:runtime.Stack(buf, true)])
-		}
-	})
-}
-
-func TestIdleRunsAreUnloadedAndGoOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := workflow.Define("w", 1, func(ctx workflow.Context, _ int) (string, error) { return workflow.Receive[string](ctx, "go") })
-		env := newEnvWith(t, envOptions{engine: engine.Options{Worker: worker.Options{ResidentFor: time.Minute}}}, w)
-		synctest.Wait()
-		baseline := runtime.NumGoroutine()
-		h := start(env, w, 0)
-		env.await(h.ID(), waiting)
-		time.Sleep(2 * time.Minute)
-		synctest.Wait()
-		if n := runtime.NumGoroutine(); n != baseline {
-			t.Errorf("%d goroutines while one idle run waits, %d before", n, baseline)
-		}
-		env.signal(h.ID(), "go", `"x"`)
-		if got := result(env, h); got != "x" {
-			t.Errorf("result %q", got)
-		}
-	})
-}
-
-// TestClockChangesNeverFireATimerEarlyOrTwice steps the wall clock under a sleeping run.
-func TestClockChangesNeverFireATimerEarlyOrTwice(t *testing.T) {
-	for name, step := range map[string]time.Duration{"back an hour": -time.Hour, "forward a day": 24 * time.Hour} {
-		for _, open := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, open %v", name, open), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					var shift atomic.Int64
-					// Round strips the monotonic reading, as a new process would have none in common with the old.
-					wall := func() time.Time { return time.Now().Add(time.Duration(shift.Load())) }
-					var fired witness
-					w := workflow.Define("w", 1, func(ctx workflow.Context, _ int) (string, error) {
-						if err := workflow.Sleep(ctx, 2*time.Hour); err != nil {
-							return "", err
-						}
-						return workflow.Step(ctx, "s", func(context.Context) (string, error) { fired.add("fired"); return "", nil })
-					})
-					env := newEnvWith(t, envOptions{bolt: &boltstore.Options{Clock: wall}}, w)
-					h := start(env, w, 0)
-					env.await(h.ID(), waiting)
-					due := env.timers(h.ID())[0].At
-					began := time.Now()
-					if !open {
-						env.close()
-					}
-					shift.Store(int64(step))
-					if !open {
-						env.openOn(envOptions{bolt: &boltstore.Options{Clock: wall}})
-					}
-					env.ended(h.ID(), history.StatusCompleted)
-					es := of(env.events(h.ID()), history.TimerFired)
-					if len(es) != 1 || es[0].At < due || len(fired.list()) != 1 {
-						t.Errorf("fired %v, due %s, %d steps", es, due, len(fired.list()))
-					}
-					if d := time.Since(began); d > 2*time.Hour+time.Minute && step > 0 {
-						t.Errorf("fired after %s", d)
-					}
-				})
-			})
-		}
-	}
 }

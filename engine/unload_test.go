@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -196,6 +197,71 @@ func TestEngineWithoutWorkerStartsAndServesOthers(t *testing.T) {
 			if err := executes.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
+		}
+	})
+}
+
+func TestTerminatedAndFinishedRunsAreUnloaded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := workflow.Define("w", 1, func(ctx workflow.Context, _ int) (int, error) {
+			rs, err := workflow.Each(ctx, "e", []string{"a", "b", "c"}, itself, func(ctx workflow.Context, _ string) (int, error) {
+				return workflow.Receive[int](ctx, "go")
+			})
+			return len(rs), err
+		})
+		env := newEnv(t, w)
+		synctest.Wait()
+		baseline := runtime.NumGoroutine()
+		var hs []*engine.Handle[int]
+		for range 30 {
+			hs = append(hs, start(env, w, 0))
+		}
+		for _, h := range hs {
+			env.await(h.ID(), waiting)
+		}
+		synctest.Wait()
+		if n := runtime.NumGoroutine(); n < baseline+30*4 {
+			t.Fatalf("%d goroutines while 30 runs of 4 branches wait: they should be resident", n)
+		}
+		for i, h := range hs {
+			switch i % 3 {
+			case 0:
+				if _, err := env.Terminate(t.Context(), h.ID(), "", ""); err != nil {
+					t.Error(err)
+				}
+			case 1:
+				env.cancel(h.ID())
+			default:
+				for range 3 {
+					env.signal(h.ID(), "go", "1")
+				}
+			}
+			env.await(h.ID(), func(r history.Run) bool { return r.Status.Terminal() })
+		}
+		synctest.Wait()
+		if n := runtime.NumGoroutine(); n > baseline {
+			buf := make([]byte, 1<<20)
+			t.Errorf("%d goroutines after all runs have ended, %d before they began:\n%s", n, baseline, buf[:runtime.Stack(buf, true)])
+		}
+	})
+}
+
+func TestIdleRunsAreUnloadedAndGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := workflow.Define("w", 1, func(ctx workflow.Context, _ int) (string, error) { return workflow.Receive[string](ctx, "go") })
+		env := newEnvWith(t, envOptions{engine: engine.Options{Worker: worker.Options{ResidentFor: time.Minute}}}, w)
+		synctest.Wait()
+		baseline := runtime.NumGoroutine()
+		h := start(env, w, 0)
+		env.await(h.ID(), waiting)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if n := runtime.NumGoroutine(); n != baseline {
+			t.Errorf("%d goroutines while one idle run waits, %d before", n, baseline)
+		}
+		env.signal(h.ID(), "go", `"x"`)
+		if got := result(env, h); got != "x" {
+			t.Errorf("result %q", got)
 		}
 	})
 }
