@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/perdure/perdure/history"
+	"github.com/perdure/perdure/workflow"
 )
 
 // Handle is a typed reference to a run. It holds nothing: it can be made anew from the run's id with Attach.
@@ -55,6 +56,9 @@ type RunError struct {
 	Status  history.Status
 	Failure *history.Failure
 }
+
+// Unwrap lets errors.Is and errors.As find what ended the run: workflow's errors, as they are found in the workflow.
+func (e *RunError) Unwrap() error { return workflow.ErrorOf(e.Failure) }
 
 func (e *RunError) Error() string {
 	if e.Failure == nil {

@@ -249,3 +249,12 @@ func declaredCause(err error) *history.Failure {
 	}
 	return nil
 }
+
+// ErrorOf is the error that a stored failure stands for, nil for nil: errors.Is and errors.As find what the workflow's own
+// code would find. It is for who looks at a run from outside.
+func ErrorOf(f *history.Failure) error {
+	if f == nil {
+		return nil
+	}
+	return &branchError{f}
+}

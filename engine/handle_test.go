@@ -1,0 +1,30 @@
+package engine_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure/engine"
+	"github.com/perdure/perdure/history"
+	"github.com/perdure/perdure/workflow"
+)
+
+func TestRunErrorTellsWhatEndedTheRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := workflow.Define("late", 1, func(ctx workflow.Context, _ int) (int, error) {
+			return 0, workflow.Sleep(ctx, time.Hour)
+		})
+		env := newEnv(t, w)
+		h, err := engine.Start(t.Context(), env.Engine, w, 0, engine.StartOptions{Deadline: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = h.Result(t.Context())
+		var run *engine.RunError
+		if !errors.As(err, &run) || run.Status != history.StatusFailed || !errors.Is(err, workflow.ErrDeadline) {
+			t.Errorf("result: %v", err)
+		}
+	})
+}
