@@ -183,7 +183,9 @@ func (s *Server) created(ctx context.Context, c *call, run history.Run) (mcp.Res
 		return nil, err
 	}
 	if c.generation == generation2025 {
-		return created2025(v)
+		t := project2025(v)
+		s.tellStatus(ctx, c.request, v, t)
+		return created2025(t)
 	}
 	d, err := s.project(v)
 	if err != nil {

@@ -38,12 +38,12 @@ func (s *Server) ServeTransport(ctx context.Context, t mcp.Transport, caller Cal
 // connectionRef is the sink of a connection. The context needs it before the connection is there.
 type connectionRef struct{ conn *shimConnection }
 
-func (r *connectionRef) notify(ctx context.Context, params any) error {
+func (r *connectionRef) notify(ctx context.Context, method string, params any) error {
 	b, err := json.Marshal(params)
 	if err != nil {
 		return err
 	}
-	return r.conn.Connection.Write(ctx, &jsonrpc.Request{Method: notificationTask, Params: b})
+	return r.conn.Connection.Write(ctx, &jsonrpc.Request{Method: method, Params: b})
 }
 
 type shimTransport struct {

@@ -78,8 +78,8 @@ func withMember(res mcp.Result, name string, value any) (mcp.Result, error) {
 }
 
 // created2025 is revision 2025-11-25's answer of a call that became a task.
-func created2025(v *view) (mcp.Result, error) {
-	b, err := json.Marshal(map[string]any{"task": project2025(v)})
+func created2025(t task2025) (mcp.Result, error) {
+	b, err := json.Marshal(map[string]any{"task": t})
 	return &rawResult{object: b}, err
 }
 

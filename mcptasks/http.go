@@ -143,11 +143,7 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.server.sessions.end(r.Header.Get(headerSession))
 	}
 	if r.Method != http.MethodPost {
-		if r.Header.Get(headerVersion) >= revision2026 {
-			h.stateless.ServeHTTP(w, r)
-		} else {
-			h.sessions.ServeHTTP(w, r)
-		}
+		h.serveOther(w, r)
 		return
 	}
 	body, ok := h.readBody(w, r)
@@ -155,6 +151,24 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.servePOST(w, r, body)
+}
+
+// serveOther serves what is no POST: the own stream of a session, and its end.
+func (h *httpHandler) serveOther(w http.ResponseWriter, r *http.Request) {
+	id := r.Header.Get(headerSession)
+	switch {
+	case r.Header.Get(headerVersion) >= revision2026:
+		h.stateless.ServeHTTP(w, r)
+	case r.Method == http.MethodGet && id != "":
+		// The SDK decides whether the caller may have the session's stream; it is used once the SDK has opened it.
+		sink := &sseSink{w: w}
+		sink.opened = func() { h.server.sessions.openStream(id, sink) }
+		defer sink.close()
+		defer h.server.sessions.closeStream(id, sink)
+		h.sessions.ServeHTTP(sink, r)
+	default:
+		h.sessions.ServeHTTP(w, r)
+	}
 }
 
 // full reports whether there are as many sessions as there may be. Stateless requests and connections have no id.

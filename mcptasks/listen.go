@@ -198,7 +198,7 @@ func (s *Server) follow(ctx context.Context, l *listening, id history.RunID) {
 		default:
 			fault = 0
 			if last == nil || d.changed(last) {
-				if err := l.sink.notify(ctx, taskNotification{Meta: map[string]any{mcp.MetaKeySubscriptionID: l.subscription}, DetailedTask: d}); err != nil {
+				if err := l.sink.notify(ctx, notificationTask, taskNotification{Meta: map[string]any{mcp.MetaKeySubscriptionID: l.subscription}, DetailedTask: d}); err != nil {
 					l.cancel() // the reader is gone
 					return
 				}
@@ -221,21 +221,31 @@ var errNoLongerAllowed = errors.New("the caller may no longer see the task")
 
 // emission reads what tasks/get would say now, to the caller as it is now.
 func (s *Server) emission(ctx context.Context, l *listening, id history.RunID) (DetailedTask, error) {
-	if x := l.request.extra; x != nil && x.TokenInfo != nil && !x.TokenInfo.Expiration.IsZero() && s.now().After(x.TokenInfo.Expiration) {
-		return DetailedTask{}, errNoLongerAllowed
-	}
-	c, err := s.identify(ctx, l.request.extra)
-	if err != nil || c != l.request.caller {
-		return DetailedTask{}, errNoLongerAllowed
-	}
-	v, err := s.load(ctx, id)
+	v, err := s.allowedView(ctx, l.request, id)
 	if err != nil {
 		return DetailedTask{}, err
 	}
-	if !owns(c, &v.run) {
-		return DetailedTask{}, errNoLongerAllowed
-	}
 	return s.project(v)
+}
+
+// allowedView reads a run for a caller who asked for it a while ago, if that is still the caller: the token has not
+// expired, and Identify says what it said then. Otherwise the error is errNoLongerAllowed.
+func (s *Server) allowedView(ctx context.Context, r *request, id history.RunID) (*view, error) {
+	if x := r.extra; x != nil && x.TokenInfo != nil && !x.TokenInfo.Expiration.IsZero() && s.now().After(x.TokenInfo.Expiration) {
+		return nil, errNoLongerAllowed
+	}
+	c, err := s.identify(ctx, r.extra)
+	if err != nil || c != r.caller {
+		return nil, errNoLongerAllowed
+	}
+	v, err := s.load(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if !owns(c, &v.run) {
+		return nil, errNoLongerAllowed
+	}
+	return v, nil
 }
 
 // backoff doubles from one second to half a minute.

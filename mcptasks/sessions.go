@@ -20,6 +20,7 @@ type sessionTable struct {
 	mu      sync.Mutex
 	open    map[*mcp.ServerSession]*sessionState // guarded by mu; an entry goes with its session
 	results map[string]int                       // guarded by mu; tasks/result requests that wait, by task
+	streams map[string]*sseSink                  // guarded by mu; sessions' own streams over HTTP, by session id
 	// asking counts the questions on sessions' own streams.
 	asking sync.WaitGroup
 }
@@ -28,6 +29,8 @@ type sessionState struct {
 	ctx    context.Context // ends with the session
 	end    context.CancelFunc
 	polled map[string]*polledQuestion
+	// followed are the tasks whose changes the session is told of.
+	followed map[string]bool
 }
 
 // polledQuestion counts the polls that have shown one question, and how often it was asked.
@@ -41,7 +44,7 @@ func (t *sessionTable) state(session *mcp.ServerSession) *sessionState {
 	if t.open == nil {
 		t.open = map[*mcp.ServerSession]*sessionState{}
 	}
-	s := &sessionState{polled: map[string]*polledQuestion{}}
+	s := &sessionState{polled: map[string]*polledQuestion{}, followed: map[string]bool{}}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	t.open[session] = s
 	go func() {
@@ -126,5 +129,51 @@ func (t *sessionTable) lost(session *mcp.ServerSession, taskID, key string) {
 	defer t.mu.Unlock()
 	if s := t.open[session]; s != nil && s.polled[taskID+"/"+key] != nil {
 		s.polled[taskID+"/"+key].polls = 1
+	}
+}
+
+// openStream and closeStream keep the own stream of a session, for as long as it is there.
+func (t *sessionTable) openStream(id string, sink *sseSink) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.streams == nil {
+		t.streams = map[string]*sseSink{}
+	}
+	t.streams[id] = sink
+}
+
+func (t *sessionTable) closeStream(id string, sink *sseSink) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.streams[id] == sink {
+		delete(t.streams, id)
+	}
+}
+
+// stream is the own stream of a session over HTTP; nil where the client has none open.
+func (t *sessionTable) stream(session *mcp.ServerSession) *sseSink {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.streams[session.ID()]
+}
+
+// follow counts a task in that the session is to be told of, and returns a context that ends with the session; false
+// where it is told already, or of too many.
+func (t *sessionTable) follow(session *mcp.ServerSession, taskID string, limit int) (context.Context, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.state(session)
+	if s.followed[taskID] || len(s.followed) >= limit {
+		return nil, false
+	}
+	s.followed[taskID] = true
+	return s.ctx, true
+}
+
+func (t *sessionTable) unfollow(session *mcp.ServerSession, taskID string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.open[session]; s != nil {
+		delete(s.followed, taskID)
 	}
 }

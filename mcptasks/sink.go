@@ -10,17 +10,19 @@ import (
 	"time"
 )
 
-// taskSink writes notifications/tasks on the stream of a subscription: the SDK cannot send a notification that it
-// does not know.
+// taskSink writes notifications of tasks on a stream: the SDK cannot send a notification that it does not know.
 type taskSink interface {
-	notify(ctx context.Context, params any) error
+	notify(ctx context.Context, method string, params any) error
 }
 
 type sinkKey struct{}
 
-// sseSink is the response of a subscription over HTTP. The SDK writes its events to it, this package its own; each
-// event is one Write, so holding mu for a Write keeps events whole.
+// sseSink is the response of a subscription, or the own stream of a session, over HTTP. The SDK writes its events to
+// it, this package its own; each event is one Write, so holding mu for a Write keeps events whole.
 type sseSink struct {
+	// opened is called when the SDK has accepted the stream; nil where nobody wants to know.
+	opened func()
+
 	mu     sync.Mutex
 	w      http.ResponseWriter // guarded by mu
 	closed bool                // guarded by mu; the handler has returned, w must not be used any more
@@ -34,6 +36,9 @@ func (s *sseSink) WriteHeader(status int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.w.WriteHeader(status)
+	if status == http.StatusOK && s.opened != nil {
+		s.opened()
+	}
 }
 
 func (s *sseSink) Write(p []byte) (int, error) {
@@ -73,8 +78,8 @@ func (s *sseSink) close() {
 	s.closed = true
 }
 
-func (s *sseSink) notify(_ context.Context, params any) error {
-	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "method": notificationTask, "params": params})
+func (s *sseSink) notify(_ context.Context, method string, params any) error {
+	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "method": method, "params": params})
 	if err != nil {
 		return err
 	}

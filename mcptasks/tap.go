@@ -284,7 +284,7 @@ func (c *tapConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 			}
 		case *jsonrpc.Request:
 			c.notification(m)
-			if m.Method == notificationTask {
+			if m.Method == notificationTask || m.Method == notificationStatus {
 				continue // the SDK has no handler for it
 			}
 		}

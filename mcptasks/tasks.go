@@ -29,7 +29,9 @@ func (s *Server) getTask(ctx context.Context, session *mcp.ServerSession, p *tas
 	}
 	if r.generation == generation2025 {
 		s.elicitOnPoll2025(session, r, v)
-		return s.encode(project2025(v))
+		t := project2025(v)
+		s.tellStatus(ctx, r, v, t)
+		return s.encode(t)
 	}
 	d, err := s.project(v)
 	if err != nil {

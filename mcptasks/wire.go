@@ -41,6 +41,7 @@ const (
 
 	notificationAcknowledged = "notifications/subscriptions/acknowledged"
 	notificationTask         = "notifications/tasks"
+	notificationStatus       = "notifications/tasks/status" // revision 2025-11-25 only
 )
 
 // TaskStatus is where a task stands.
