@@ -21,6 +21,7 @@ type Store interface {
 	Facts
 	Leases
 	Reader
+	Cleaner
 	io.Closer
 
 	// Now is the store's time: it never runs backwards, also over restarts. It decides leases, timers, deadlines.

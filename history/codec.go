@@ -18,7 +18,7 @@ import (
 // SHA-256 of the payload under key 0 where there is a payload. The digest is SHA-256(digest before ‖ header). The
 // payload is outside: a record whose payload is missing while its header has a hash is an erased one, and still verifies.
 //
-// Other records (Spec, State, InboxItem, Interrupt) are:
+// Other records (see [Record]) are:
 //
 //	+---------+-----------+
 //	| version | CBOR      |
@@ -147,7 +147,7 @@ func checkVersion(what string, rec []byte) ([]byte, error) {
 
 // Record is a record other than an event.
 type Record interface {
-	Spec | State | InboxItem | Interrupt
+	Spec | State | InboxItem | Interrupt | Tombstone | Hold | Receipt | Entry
 }
 
 // Encode encodes a record.

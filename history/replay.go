@@ -51,6 +51,8 @@ const (
 	RuleTerminal Rule = "terminal"
 	// RuleIndex: index rows and records agree, both ways.
 	RuleIndex Rule = "index"
+	// RuleTombstone: a run is there or has a tombstone, and not both.
+	RuleTombstone Rule = "tombstone"
 	// RuleRecord: a record cannot be read.
 	RuleRecord Rule = "record"
 )

@@ -50,8 +50,7 @@ func (st *stage) adopt(w *workRun, e *encodedStart) error {
 	w.state.Touch(st.now)
 	for i := range e.rows.Signals {
 		item := &e.rows.Signals[i]
-		digest := history.SignalDigest(item)
-		st.put(bIdentities, identityKey(w.id, item.Kind, item.Key), digest[:])
+		st.remember(w, identityKey(w.id, item.Kind, item.Key), history.SignalDigest(item))
 	}
 	for _, item := range e.facts {
 		if _, err := st.deliver(w, item); err != nil {

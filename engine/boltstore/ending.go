@@ -141,6 +141,9 @@ func (st *stage) close(w *workRun, e *history.Event, consumed []uint64) error {
 			st.put(bDead, bytes.Clone(k), bytes.Clone(rec))
 		}
 	}
+	if err := st.putExpiry(w); err != nil {
+		return err
+	}
 	return st.tellParent(w, e)
 }
 

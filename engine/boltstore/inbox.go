@@ -54,7 +54,7 @@ func (st *stage) deliver(w *workRun, e *encodedItem) (engine.Delivery, error) {
 			}
 			return engine.Duplicate, nil
 		}
-		st.put(bIdentities, key, bytes.Clone(e.digest[:]))
+		st.remember(w, key, e.digest)
 	}
 	if w.state.Status.Terminal() {
 		st.bury(w, e)

@@ -28,6 +28,18 @@ import (
 //	definitions   name | 0 | version4                  the definition's bytes
 //	digests       name | 0 | SHA-256                   version4
 //	secrets       name                                 32 bytes
+//
+// Of retention, since format 2:
+//
+//	expiring      at8 | run16                          empty: a run that is over, and its start says until when it is kept
+//	closed        see closedPrefix and closedKey       empty: a run that is over, and a policy says how long it is kept
+//	tombstones    run16                                Tombstone record
+//	deleted       deletedAt8 | run16                   empty
+//	erasing       run16                                empty: a deleted run with rows left
+//	holds         id16                                 Hold record
+//	receipts      run16                                Receipt record
+//	journal       seq8                                 Entry record
+//	identitylog   run16 | n8                           at8 | kind1 | id, of each row in identities, in order
 type bucketID uint8
 
 const (
@@ -49,6 +61,15 @@ const (
 	bDefinitions
 	bDigests
 	bSecrets
+	bExpiring
+	bClosed
+	bTombstones
+	bDeleted
+	bErasing
+	bHolds
+	bReceipts
+	bJournal
+	bIdentityLog
 	nBuckets
 )
 
@@ -56,6 +77,7 @@ func (b bucketID) String() string {
 	return [nBuckets]string{
 		"meta", "events", "specs", "states", "keys", "tasks", "ready", "status", "timers", "runtimers", "inbox",
 		"dead", "identities", "interrupts", "answered", "definitions", "digests", "secrets",
+		"expiring", "closed", "tombstones", "deleted", "erasing", "holds", "receipts", "journal", "identitylog",
 	}[b]
 }
 

@@ -9,7 +9,18 @@ import (
 )
 
 // fileFormat is the version of the file: of its buckets, keys and values. A store opens files up to it.
-const fileFormat = 1
+//
+//	1  the first
+//	2  retention: the buckets from bExpiring on (see upgrade.go)
+const fileFormat = 2
+
+// bucketsOf returns how many buckets a file of a format has: formats only add.
+func bucketsOf(format uint64) bucketID {
+	if format == 1 {
+		return bExpiring
+	}
+	return nBuckets
+}
 
 // The keys of the meta bucket. Each value has 8 bytes. The bucket stays small, so that bbolt keeps it in the page that
 // every commit writes anyway.
@@ -48,7 +59,7 @@ func readMeta(tx *bolt.Tx) (m meta, err error) {
 	if m.format == 0 || m.format > fileFormat {
 		return m, fmt.Errorf("the file has format %d, this program reads up to %d: use a newer version of it: %w", m.format, fileFormat, history.ErrFormat)
 	}
-	for id := range nBuckets {
+	for id := range bucketsOf(m.format) {
 		if tx.Bucket([]byte(id.String())) == nil {
 			return m, fmt.Errorf("bucket %q is missing: restore a backup: %w", id, history.ErrCorrupt)
 		}

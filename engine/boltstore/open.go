@@ -126,6 +126,9 @@ func (s *Store) begin(o Options) error {
 		if s.ro {
 			return s.db.View(read)
 		}
+		if err := s.upgrade(); err != nil {
+			return err
+		}
 		return s.db.Update(raise)
 	})
 	if err != nil {

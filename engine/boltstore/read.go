@@ -57,10 +57,10 @@ func (s *Store) find(ctx context.Context, what string, lookUp func(v *view) ([]b
 	return run, nil
 }
 
-// exists returns ErrNotFound where there is no such run.
+// exists returns an error that matches ErrNotFound where there is no such run.
 func (v *view) exists(id history.RunID) error {
 	if v.get(bStates, id[:]) == nil {
-		return history.ErrNotFound
+		return v.missing(id)
 	}
 	return nil
 }

@@ -43,6 +43,10 @@ type workRun struct {
 	write bool
 	// change is what subscribers learn.
 	change engine.Change
+	// gone says that the transaction deletes it.
+	gone bool
+	// lastIdentity is the number of the run's newest row in identitylog, once it was looked up.
+	lastIdentity uint64
 	// lastDead is the sequence of the run's newest dead letter, once it was looked up.
 	lastDead uint64
 }
@@ -80,7 +84,9 @@ func (st *stage) load(id history.RunID) (*workRun, error) {
 		}
 	}
 	var w workRun
-	if known := st.runs[id]; known != nil {
+	if known := st.runs[id]; known != nil && known.gone {
+		return nil, fmt.Errorf("run %s: %w: %w", id, history.ErrNotFound, history.ErrExpired)
+	} else if known != nil {
 		w = *known
 	} else {
 		state, readyAt, err := st.view.state(id)

@@ -119,7 +119,7 @@ func (st *stage) start(e *encodedStart) (w *workRun, existed bool, err error) {
 			return w, true, err
 		}
 	}
-	if st.get(bSpecs, spec.ID[:]) != nil {
+	if st.get(bSpecs, spec.ID[:]) != nil || st.get(bTombstones, spec.ID[:]) != nil {
 		return nil, false, fmt.Errorf("run id %s is taken: %w", spec.ID, history.ErrConflict)
 	}
 	if spec.TaskID != "" {
@@ -155,6 +155,9 @@ func (st *stage) duplicate(id []byte, e *encodedStart) (*workRun, error) {
 	var old history.RunID
 	if copy(old[:], id) != len(old) {
 		return nil, fmt.Errorf("row of the key: %w", history.ErrCorrupt)
+	}
+	if gone, err := st.lateDuplicate(old, &e.start); gone || err != nil {
+		return nil, err
 	}
 	w, err := st.load(old)
 	if err != nil {

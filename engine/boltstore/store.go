@@ -43,6 +43,7 @@ type Store struct {
 	delayed map[history.RunID]delay
 	lines   map[string]*line // by workflowPrefix
 	timers  window
+	cleanup cleanupLease
 	// broken are the errors of runs that were taken and could not be read, until a claim has returned them.
 	broken []error
 	// stamp is the time of the transaction that is being written; zero between transactions.

@@ -166,12 +166,13 @@ func (v *view) verifyIndexed(run *history.Run, found *findings) {
 	if v.get(bStatus, statusKey(run.Status, run.ID)) == nil {
 		found.add(run.ID, history.RuleIndex, "has no row in status for %s", run.Status)
 	}
-	if v.get(bKeys, tenantKey(run.Tenant, run.Key)) == nil {
+	if !keyFree(run.Status) && v.get(bKeys, tenantKey(run.Tenant, run.Key)) == nil {
 		found.add(run.ID, history.RuleIndex, "its key %q has no row", run.Key)
 	}
 	if run.TaskID != "" && !bytes.Equal(v.get(bTasks, []byte(run.TaskID)), run.ID[:]) {
 		found.add(run.ID, history.RuleIndex, "its task id does not lead to it")
 	}
+	v.verifyExpiry(run, found)
 	for k := range v.scan(bRunTimers, run.ID[:], nil) {
 		if _, t, ok := splitRunTimerKey(k); !ok || v.get(bTimers, timerKey(run.ID, t)) == nil {
 			found.add(run.ID, history.RuleIndex, "timer %q at %s has no row in timers", t.Position, t.At)
@@ -186,6 +187,10 @@ func (s *Store) verifyRows(ctx context.Context, b bucketID, check func(v *view, 
 	for more := true; more; {
 		err := s.view(ctx, "verify", func(v *view) error {
 			began, n := time.Now(), 0
+			if !v.has(b) {
+				more = false
+				return nil
+			}
 			c := v.bucket(b).Cursor()
 			k, val := c.Seek(last)
 			for ; k != nil; k, val = c.Next() {
@@ -212,7 +217,7 @@ func (s *Store) verifyRows(ctx context.Context, b bucketID, check func(v *view, 
 // rowCheck returns the check of one row of a bucket; nil for a bucket without one.
 func rowCheck(b bucketID) func(v *view, k, val []byte, found *findings) {
 	switch b {
-	case bEvents, bStates, bRunTimers, bInbox, bDead, bIdentities, bInterrupts, bAnswered:
+	case bEvents, bStates, bRunTimers, bInbox, bDead, bIdentities, bIdentityLog, bInterrupts, bAnswered:
 		return func(v *view, k, _ []byte, found *findings) { v.verifyOwner(b, k, found) }
 	case bKeys:
 		return verifyKeyRow
@@ -229,7 +234,7 @@ func rowCheck(b bucketID) func(v *view, k, val []byte, found *findings) {
 	case bDigests:
 		return verifyDigestRow
 	}
-	return nil
+	return retentionCheck(b)
 }
 
 // verifyOwner checks that a key that begins with a run id is of a run that there is.
@@ -239,10 +244,10 @@ func (v *view) verifyOwner(b bucketID, k []byte, found *findings) {
 		return
 	}
 	id := history.RunID(k[:runLen])
-	if v.get(bSpecs, id[:]) == nil {
+	if v.get(bSpecs, id[:]) == nil && !v.leftBehind(b, id) {
 		found.add(id, history.RuleIndex, "key %x in %s is of no run", k, b)
 	}
-	numbered := b == bEvents || b == bInbox || b == bDead
+	numbered := b == bEvents || b == bInbox || b == bDead || b == bIdentityLog
 	if numbered && (len(k) != runLen+8 || binary.BigEndian.Uint64(k[runLen:]) == 0) {
 		found.add(id, history.RuleIndex, "key %x in %s has no sequence", k, b)
 	}
@@ -266,6 +271,9 @@ func (v *view) runOf(b bucketID, id []byte, found *findings) (history.Run, histo
 }
 
 func verifyKeyRow(v *view, k, val []byte, found *findings) {
+	if len(val) == runLen && v.verifyKeyOfDeleted(k, history.RunID(val), found) {
+		return
+	}
 	run, _, ok := v.runOf(bKeys, val, found)
 	if ok && !bytes.Equal(k, tenantKey(run.Tenant, run.Key)) {
 		found.add(run.ID, history.RuleIndex, "row %x in keys leads to it, its key is %q", k, run.Key)

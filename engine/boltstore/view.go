@@ -25,13 +25,24 @@ func (v *view) bucket(b bucketID) *bolt.Bucket {
 	return v.buckets[b]
 }
 
+// has reports whether the file has the bucket: one of an older format, opened for reading only, lacks the later ones.
+func (v *view) has(b bucketID) bool { return v.bucket(b) != nil }
+
 // get returns memory of the transaction.
-func (v *view) get(b bucketID, key []byte) []byte { return v.bucket(b).Get(key) }
+func (v *view) get(b bucketID, key []byte) []byte {
+	if !v.has(b) {
+		return nil
+	}
+	return v.bucket(b).Get(key)
+}
 
 // scan yields the rows whose keys have the prefix, in order, from key from on (nil: from the first). Both slices are
 // memory of the transaction, which must not be changed during the scan.
 func (v *view) scan(b bucketID, prefix, from []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(k, val []byte) bool) {
+		if !v.has(b) {
+			return
+		}
 		c := v.bucket(b).Cursor()
 		if from == nil {
 			from = prefix
@@ -47,7 +58,7 @@ func (v *view) scan(b bucketID, prefix, from []byte) iter.Seq2[[]byte, []byte] {
 func (v *view) spec(id history.RunID) (history.Spec, error) {
 	rec := v.get(bSpecs, id[:])
 	if rec == nil {
-		return history.Spec{}, history.ErrNotFound
+		return history.Spec{}, v.missing(id)
 	}
 	spec, err := history.Decode[history.Spec](v.codec, rec)
 	if err != nil {
@@ -61,7 +72,7 @@ func (v *view) state(id history.RunID) (history.State, history.Time, error) {
 	rec := v.get(bStates, id[:])
 	switch {
 	case rec == nil:
-		return history.State{}, 0, history.ErrNotFound
+		return history.State{}, 0, v.missing(id)
 	case len(rec) < 8:
 		return history.State{}, 0, &history.CorruptError{What: "state", Run: id, Reason: "record is cut short"}
 	}

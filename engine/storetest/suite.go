@@ -44,6 +44,7 @@ func Run(t *testing.T, factory Factory) {
 		{"pausing", pausingScenarios()},
 		{"lineage", lineageScenarios()},
 		{"reads", readScenarios()},
+		{"retention", retentionScenarios()},
 		{"store", storeScenarios()},
 		{"load", loadScenarios()},
 	} {

@@ -44,6 +44,7 @@ func (x *Execution) startChild(o *operation) {
 	s.Spec.ID = x.opts.NewID(x.now)
 	s.Spec.Key = ChildKey(x.spec.ID, x.generation, o.pos)
 	s.Spec.Tenant, s.Spec.Principal = x.spec.Tenant, x.spec.Principal
+	s.Spec.Retention = x.spec.Retention
 	s.Spec.Parent, s.Spec.ParentPosition = x.spec.ID, o.pos
 	s.Spec.InputDigest = history.Sum(s.Input)
 	s.By = "run " + x.spec.ID.String()

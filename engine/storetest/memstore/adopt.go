@@ -24,7 +24,7 @@ func (w *write) adopt(r *run, start *history.Start) error {
 	r.state.Questions = len(rows.Open)
 	r.state.Touch(w.at)
 	for _, s := range rows.Signals {
-		r.identities[identity{s.Kind, s.Key}] = history.SignalDigest(&s)
+		w.remember(r, identity{s.Kind, s.Key}, history.SignalDigest(&s))
 	}
 	for _, f := range start.Facts {
 		if _, err := w.deliver(r, f); err != nil {

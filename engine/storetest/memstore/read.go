@@ -43,7 +43,7 @@ func (s *Store) read(ctx context.Context, op string, id history.RunID, fn func(r
 	return s.do(ctx, op, func() error {
 		r := s.disk.runs[id]
 		if r == nil {
-			return fmt.Errorf("run %s: %w", id, history.ErrNotFound)
+			return fmt.Errorf("run %s: %w", id, s.disk.missing(id))
 		}
 		return fn(r)
 	})
@@ -62,8 +62,8 @@ func (s *Store) Run(ctx context.Context, id history.RunID) (found history.Run, e
 func (s *Store) RunByKey(ctx context.Context, tenant, key string) (found history.Run, err error) {
 	err = s.do(ctx, "run by key", func() error {
 		id, ok := s.disk.keys[tenantKey{tenant, key}]
-		if !ok {
-			return fmt.Errorf("key %q: %w", key, history.ErrNotFound)
+		if !ok || s.disk.runs[id] == nil {
+			return fmt.Errorf("key %q: %w", key, s.disk.missing(id))
 		}
 		found = s.seen(s.disk.runs[id])
 		return nil

@@ -24,6 +24,7 @@ type Disk struct {
 	tasks       map[string]history.RunID
 	definitions map[string][][]byte // by name; the version is the index + 1
 	secrets     map[string][]byte
+	graves      graves
 }
 
 type tenantKey struct{ tenant, key string }
@@ -41,6 +42,7 @@ type run struct {
 	inbox      []history.InboxItem
 	dead       []history.InboxItem
 	identities map[identity]history.Digest
+	remembered []remembered // in order
 }
 
 type identity struct {
@@ -64,7 +66,7 @@ func (r *run) clone() *run {
 func NewDisk() *Disk {
 	return &Disk{
 		runs: map[history.RunID]*run{}, keys: map[tenantKey]history.RunID{}, tasks: map[string]history.RunID{},
-		definitions: map[string][][]byte{}, secrets: map[string][]byte{},
+		definitions: map[string][][]byte{}, secrets: map[string][]byte{}, graves: newGraves(),
 	}
 }
 
@@ -80,6 +82,7 @@ type Store struct {
 	last    history.Time
 	counter uint64
 	leases  map[history.RunID]*lease
+	cleanup lease
 	delayed map[history.RunID]history.Time
 	// fired holds the timers that fell due in this epoch and were not cleared since.
 	fired map[history.RunID]map[history.Timer]bool

@@ -70,7 +70,7 @@ func (w *write) run(id history.RunID) (*run, error) {
 	}
 	r := w.disk.runs[id]
 	if r == nil {
-		return nil, fmt.Errorf("run %s: %w", id, history.ErrNotFound)
+		return nil, fmt.Errorf("run %s: %w", id, w.disk.missing(id))
 	}
 	return w.add(r.clone()), nil
 }
@@ -102,6 +102,12 @@ func (w *write) start(start history.Start) (r *run, existed bool, err error) {
 	id, taken := w.keys[key]
 	if !taken {
 		id, taken = w.disk.keys[key]
+	}
+	if t, gone := w.disk.graves.tombstones[id]; taken && gone {
+		if err := t.Duplicate(&start); err != nil {
+			return nil, false, fmt.Errorf("key %q: %w", spec.Key, err)
+		}
+		taken = false
 	}
 	if taken {
 		old, err := w.run(id)
@@ -157,7 +163,7 @@ func (w *write) deliver(r *run, item history.InboxItem) (engine.Delivery, error)
 			}
 			return engine.Duplicate, nil
 		}
-		r.identities[id] = digest
+		w.remember(r, id, digest)
 	}
 	if !r.state.Status.Terminal() {
 		w.accept(r, item)

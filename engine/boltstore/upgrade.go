@@ -1,0 +1,77 @@
+package boltstore
+
+import (
+	"bytes"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/perdure/perdure/history"
+)
+
+// upgradeBatch bounds the rows of one transaction of an upgrade.
+const upgradeBatch = 1000
+
+// upgrade brings a file of an older format up to this one. A crash in between leaves a file of the old format, with some
+// rows that it does not know; the next upgrade begins anew.
+func (s *Store) upgrade() error {
+	var m meta
+	err := s.db.View(func(tx *bolt.Tx) (err error) {
+		m, err = readMeta(tx)
+		return err
+	})
+	if err != nil || m.format == fileFormat {
+		return err
+	}
+	err = s.db.Update(func(tx *bolt.Tx) error {
+		for b := range nBuckets {
+			if _, err := tx.CreateBucketIfNotExists([]byte(b.String())); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	var last []byte
+	for more := true; more; {
+		err := s.db.Update(func(tx *bolt.Tx) (err error) {
+			last, more, err = indexEnded(&view{tx: tx, codec: s.codec}, last)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return s.db.Update(func(tx *bolt.Tx) error {
+		m.format = fileFormat
+		return m.write(tx)
+	})
+}
+
+// indexEnded adds the runs that are over to the indexes of retention, from one row of the status index on.
+func indexEnded(v *view, last []byte) (next []byte, more bool, err error) {
+	if last == nil {
+		last = []byte{byte(history.StatusCompleted)}
+	}
+	n := 0
+	for k := range v.scan(bStatus, nil, last) {
+		if bytes.Equal(k, last) {
+			continue
+		}
+		if n++; n > upgradeBatch {
+			return last, true, nil
+		}
+		last = bytes.Clone(k)
+		run, err := v.run(history.RunID(last[1:]))
+		if err != nil {
+			continue // damage is for Verify to name: it must not keep the file closed
+		}
+		if b, key := expiryRow(&run); key != nil {
+			if err := v.bucket(b).Put(key, nil); err != nil {
+				return nil, false, err
+			}
+		}
+	}
+	return nil, false, nil
+}
