@@ -47,6 +47,77 @@ func TestParameterlessAndOddRequests(t *testing.T) {
 	}
 }
 
+// What does not decode is refused in words of this package: nothing of it is quoted, and no Go type is named.
+func TestDecodingErrorsAreSafe(t *testing.T) {
+	h := newHarness(t, Options{})
+	const secret = "s3cr3t"
+	for method, params := range map[string][]string{
+		methodCallTool:        {`"name":{"a":"s3cr3t"}`, `"name":"job","inputResponses":"s3cr3t"`, `"name":"job","inputResponses":{"a":"s3cr3t"}`, `"name":"job","requestState":["s3cr3t"]`},
+		methodGet:             {`"_meta":"s3cr3t"`},
+		methodUpdate:          {`"_meta":["s3cr3t"]`},
+		methodListen:          {`"notifications":"s3cr3t"`, `"notifications":{"toolsListChanged":"s3cr3t"}`, `"notifications":{"resourceSubscriptions":{"s3cr3t":1}}`},
+		methodListTools:       {`"cursor":{"a":"s3cr3t"}`},
+		"prompts/get":         {`"name":"x","arguments":"s3cr3t"`, `"name":"x","arguments":{"s3cr3t":5}`},
+		"resources/read":      {`"uri":{"a":"s3cr3t"}`},
+		"completion/complete": {`"ref":"s3cr3t"`, `"ref":{"type":"s3cr3t"}`, `"argument":"s3cr3t"`},
+		"logging/setLevel":    {`"level":{"a":"s3cr3t"}`},
+		methodInitialize:      {`"clientInfo":"s3cr3t"`, `"capabilities":{"elicitation":"s3cr3t"}`},
+	} {
+		for _, p := range params {
+			for _, version := range []string{revision2026, revision2025, ""} {
+				body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{` + p + `}}`
+				if version == revision2026 && !strings.Contains(p, "_meta") {
+					body = strings.Replace(body, p, p+","+metaText, 1)
+				}
+				m := h.do(post{method: method, name: "job", body: body, header: map[string]string{headerVersion: version}})
+				if m.status != 400 || m.code() != -32602 || !strings.Contains(m.raw, "params") {
+					t.Errorf("%s: %d %s", body, m.status, m.raw)
+				}
+				for _, unsafe := range []string{secret, "mcp.", "mcptasks", "Go ", "json:", "unmarshal"} {
+					if strings.Contains(m.raw, unsafe) {
+						t.Errorf("%s: %q is in %s", body, unsafe, m.raw)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Both layers must see the same message, and an answer has the id of its request or none.
+func TestAmbiguousMessages(t *testing.T) {
+	h := newHarness(t, Options{})
+	id := h.create()
+	for name, c := range map[string]struct {
+		body string
+		code int64
+	}{
+		"two messages":      {`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"` + id + `",` + metaText + `}} {}`, -32700},
+		"rubbish after it":  {`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"` + id + `",` + metaText + `}} x`, -32700},
+		"a fraction as id":  {`{"jsonrpc":"2.0","id":1.5,"method":"tasks/get","params":{"taskId":"` + id + `",` + metaText + `}}`, -32600},
+		"an exponent as id": {`{"jsonrpc":"2.0","id":1e2,"method":"tasks/get","params":{"taskId":"` + id + `",` + metaText + `}}`, -32600},
+		"a large id":        {`{"jsonrpc":"2.0","id":9007199254740993,"method":"tasks/get","params":{"taskId":"` + id + `",` + metaText + `}}`, -32600},
+		"a huge id":         {`{"jsonrpc":"2.0","id":123456789012345678901234567890,"method":"tasks/get","params":{"taskId":"` + id + `",` + metaText + `}}`, -32600},
+		"an object as id":   {`{"jsonrpc":"2.0","id":{"a":1},"method":"tasks/get","params":{"taskId":"` + id + `",` + metaText + `}}`, -32600},
+		"two task ids":      {`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"` + id + `","taskId":"x",` + metaText + `}}`, -32020},
+		"two methods":       {`{"jsonrpc":"2.0","id":1,"method":"tasks/get","method":"tasks/cancel","params":{"taskId":"` + id + `",` + metaText + `}}`, -32020},
+	} {
+		m := h.do(post{method: methodGet, name: id, body: c.body})
+		if m.status != 400 || m.code() != c.code || c.code != -32020 && len(m.ID) > 0 {
+			t.Errorf("%s: %d %s", name, m.status, m.raw)
+		}
+	}
+	if r := h.engine.get(id).run; !r.CancelRequested.IsZero() {
+		t.Error("a message with two methods cancelled the task")
+	}
+	for _, ok := range []string{`"x"`, `""`, `"\u0000\ud83d"`, `-5`, `9007199254740991`} {
+		m := h.do(post{method: methodGet, name: id, body: `{"jsonrpc":"2.0","id":` + ok + `,"method":"tasks/get","params":{"taskId":"` + id + `",` + metaText + `}}`})
+		var sent, got any
+		if m.Error != nil || json.Unmarshal([]byte(ok), &sent) != nil || json.Unmarshal(m.ID, &got) != nil || sent != got {
+			t.Errorf("id %s: %s", ok, m.raw)
+		}
+	}
+}
+
 func TestHugeAndDeepRequests(t *testing.T) {
 	h := newHarness(t, Options{})
 	big := h.call(map[string]any{"size": strings.Repeat("x", 10<<20)}, post{})

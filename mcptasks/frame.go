@@ -3,10 +3,8 @@ package mcptasks
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"net/http"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -71,25 +69,6 @@ func compact(raw json.RawMessage) string {
 		return ""
 	}
 	return b.String()
-}
-
-// checkFrame refuses a message that is nested too deep to be decoded safely, or whose parameters are no object.
-func checkFrame(data []byte, maxDepth int) error {
-	if at, ok := tooDeep(data, maxDepth); ok {
-		return &jsonrpc.Error{
-			Code:    jsonrpc.CodeInvalidRequest,
-			Message: fmt.Sprintf("the message is nested more than %d levels deep, at byte %d", maxDepth, at),
-		}
-	}
-	return nil
-}
-
-func checkParams(f *frame) error {
-	p := f.params
-	if f.method != "" && len(p) > 0 && p[0] != '{' && !bytes.Equal(p, []byte("null")) {
-		return invalidParams("params: want an object")
-	}
-	return nil
 }
 
 // tooDeep reports whether JSON text opens more than limit arrays and objects within one another, and where. It

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -225,7 +226,16 @@ func (h *httpHandler) servePOST(w http.ResponseWriter, r *http.Request, body []b
 		writeError(w, http.StatusBadRequest, nil, err)
 		return
 	}
-	f := readFrame(body) // stays empty for a batch, and for what is no JSON: the SDK answers those
+	// The SDK reads the first value of a body and no further. Were there more, the checks here would see another message.
+	if !json.Valid(body) {
+		writeError(w, http.StatusBadRequest, nil, &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "the body is not one JSON value"})
+		return
+	}
+	f := readFrame(body) // stays empty for a batch: the SDK answers it
+	if f.method != "" && len(f.id) > 0 && string(f.id) != "null" && !validID(f.id) {
+		writeError(w, http.StatusBadRequest, nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "id: want a string or an integer of up to 53 bits"})
+		return
+	}
 	if err := checkParams(&f); err != nil {
 		writeError(w, http.StatusBadRequest, f.id, err)
 		return
@@ -325,8 +335,12 @@ func writeError(w http.ResponseWriter, status int, id json.RawMessage, err error
 	_, _ = w.Write(b) // the client is gone
 }
 
-// validID reports whether a request can have the id: a string or an integer.
+// validID reports whether a request can have the id: a string, or an integer that a float64 holds. The SDK would answer
+// another number under another id.
 func validID(id json.RawMessage) bool {
+	if len(id) == 0 {
+		return false
+	}
 	v, err := decodeExact(id)
 	if err != nil {
 		return false
@@ -335,7 +349,8 @@ func validID(id json.RawMessage) bool {
 	case string:
 		return true
 	case json.Number:
-		return !strings.ContainsAny(v.String(), ".eE")
+		n, err := strconv.ParseInt(v.String(), 10, 64)
+		return err == nil && max(n, -n) < 1<<53
 	}
 	return false
 }
