@@ -53,7 +53,7 @@ var rules = map[string]rule{
 	// A workflow's only effects are its steps'.
 	"workflow":         {folders: []string{"history", "signal", "timer", "workflow/kernel"}, libraries: []string{jsonschema, ulid}, notStd: ioPackages},
 	"workflow/kernel":  {folders: []string{"history", "signal", "timer"}, libraries: []string{ulid}, notStd: ioPackages},
-	"worker":           {folders: []string{"history", "timer", "workflow/kernel"}, libraries: []string{xsync}},
+	"worker":           {folders: []string{"history", "timer", "workflow/kernel"}, libraries: []string{xsync, xtime}},
 	"engine":           {folders: []string{"history", "signal", "timer", "worker", "workflow", "workflow/kernel"}, libraries: []string{jsonschema, ulid, xsync}},
 	"engine/boltstore": {folders: []string{"engine", "history", "signal", "timer"}, libraries: []string{bbolt, ulid, xsync, xsys}},
 	"engine/schedule":  {folders: []string{"engine", "history", "timer", "workflow", "workflow/kernel"}, libraries: []string{ulid}},

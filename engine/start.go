@@ -18,9 +18,14 @@ type StartOptions struct {
 	Tenant    string
 	Principal string
 	// Tags are for listing.
-	Tags     map[string]string
+	Tags map[string]string
+	// Queue and Priority order the work: of a tenant's runs the one with the highest priority is executed first.
 	Queue    string
 	Priority int
+	// ConcurrencyKey allows at most ConcurrencyLimit (default 1) runs of the tenant with the same key to be executed at once.
+	// The others stay ready. A run that waits, for a timer, a signal, an answer or a child, does not count.
+	ConcurrencyKey   string
+	ConcurrencyLimit int
 	// Deadline bounds the whole run, from now; 0 means none.
 	Deadline time.Duration
 	// Retention is how long the run is kept after its end; 0 means for ever.
@@ -42,6 +47,7 @@ func Start[In, Out any](ctx context.Context, e *Engine, w *workflow.Workflow[In,
 		Spec: history.Spec{
 			Tenant: opts.Tenant, Key: opts.Key, Workflow: w.Key().Name, Version: w.Key().Version, Principal: opts.Principal,
 			Queue: opts.Queue, Priority: opts.Priority, Tags: opts.Tags, Retention: opts.Retention,
+			ConcurrencyKey: opts.ConcurrencyKey, ConcurrencyLimit: opts.ConcurrencyLimit,
 		},
 		Input: input, By: opts.By, ReuseAfterFailure: opts.ReuseAfterFailure,
 	}
@@ -66,6 +72,9 @@ func (e *Engine) StartRun(ctx context.Context, s history.Start) (run history.Run
 }
 
 func (e *Engine) prepareStart(s *history.Start) error {
+	if s.Spec.ConcurrencyKey != "" && s.Spec.ConcurrencyLimit == 0 {
+		s.Spec.ConcurrencyLimit = 1
+	}
 	if err := history.CheckName("workflow", s.Spec.Workflow); err != nil {
 		return fmt.Errorf("%w: %w", history.ErrInvalid, err)
 	}

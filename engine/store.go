@@ -101,8 +101,10 @@ type ClaimRequest = history.ClaimRequest
 
 // Leases are the writes of workers.
 type Leases interface {
-	// Claim gives the owner up to Max ready runs, highest priority first, then oldest. It returns at once, with
-	// none where there is none. A store need not make a claim durable: a run counts as claimed (history.State.Claimed)
+	// Claim gives the owner up to Max ready runs. It returns at once, with none where there is none. One after another, each
+	// is of the tenant that has the fewest leases, among such the one that was served longest ago; of its runs the one with
+	// the highest priority is taken, then the oldest. A run with a concurrency key is passed over while as many leases as
+	// its limit are held on runs of its tenant with that key. A store need not make a claim durable: a run counts as claimed (history.State.Claimed)
 	// after a crash only once its holder has committed, renewed or released it, or its lease has run out.
 	Claim(ctx context.Context, req ClaimRequest) ([]history.Claim, error)
 

@@ -107,6 +107,8 @@ type ClaimRequest struct {
 	Workflows []WorkflowKey
 	// Queues limits the claim to these; nil means all.
 	Queues []string
+	// Limits bounds the claims of a queue, where it names it.
+	Limits map[string]int
 	// Max bounds the number of claims.
 	Max int
 	// TTL is how long each lease lasts without renewal.
@@ -119,7 +121,8 @@ type Change struct {
 	Tenant string
 	// Status is the run's status after the change.
 	Status Status
-	// Ready says that the run waits for a worker.
+	// Ready says that there is something to claim: this run, or one that waited for a lease of this run's concurrency key to
+	// end.
 	Ready bool
 	// Inbox says that the inbox got an item.
 	Inbox bool

@@ -25,8 +25,8 @@ type held struct {
 	// warned says that the log has been told of the history's length.
 	warned bool
 
-	// over says that the run has ended. guarded by w.mu
-	over bool
+	// over says that the run has ended, forgotten that its slot is free. guarded by w.mu
+	over, forgotten bool
 
 	// wake says that facts may have come in.
 	wake chan struct{}

@@ -33,6 +33,8 @@ type Options struct {
 	Name string
 	// Queues limits what is claimed; nil means all.
 	Queues []string
+	// Limits bounds what this worker takes of single queues; a queue that is not named has no bound of its own.
+	Limits map[string]QueueLimit
 	// MaxRuns bounds the runs held at once (default 1,000). A run that only waits is not held.
 	MaxRuns int
 	// PollInterval is how often the worker looks for work, and for leases that ran out, without a hint from the store

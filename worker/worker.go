@@ -33,6 +33,7 @@ type Worker struct {
 	running sync.WaitGroup
 
 	resident *residents
+	limits   *limits
 
 	mu sync.Mutex
 	// held are the runs that this worker has a token for. guarded by mu
@@ -48,7 +49,7 @@ type Worker struct {
 // New prepares a worker; nothing is claimed before Run.
 func New(store Store, code Code, opts Options) *Worker {
 	opts = opts.withDefaults()
-	return &Worker{
+	w := &Worker{
 		store: store, code: code, opts: opts,
 		owner:    opts.Name + "-" + rand.Text(),
 		hint:     make(chan struct{}, 1),
@@ -59,6 +60,8 @@ func New(store Store, code Code, opts Options) *Worker {
 		held:     make(map[history.RunID]*held),
 		driving:  make(map[*held]struct{}),
 	}
+	w.limits = newLimits(opts.Limits, w.wake)
+	return w
 }
 
 // Owner is the name of this incarnation.
@@ -139,6 +142,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	cancel()
 	upkeep.Wait()
 	w.resident.unloadAll()
+	w.limits.stop()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.failed
@@ -177,6 +181,7 @@ func (w *Worker) claim(ctx context.Context) bool {
 	want := min(free, maxClaim)
 	claims, err := w.store.Claim(ctx, history.ClaimRequest{
 		Owner: w.owner, Workflows: w.code.Keys(), Queues: w.opts.Queues, Max: want, TTL: w.opts.LeaseTTL,
+		Limits: w.limits.ask(want),
 	})
 	if err != nil {
 		w.storeError(ctx, "claim", err)
@@ -197,6 +202,7 @@ func (w *Worker) free() int {
 // begin executes a claimed run on a goroutine of its own.
 func (w *Worker) begin(ctx context.Context, c history.Claim) {
 	h := newHeld(w, c)
+	w.limits.took(c.Run.Queue)
 	w.mu.Lock()
 	w.held[c.Run.ID] = h
 	w.driving[h] = struct{}{}
@@ -229,11 +235,17 @@ func (w *Worker) find(id history.RunID) *held {
 // forget frees the slot of a run that is no longer held.
 func (w *Worker) forget(h *held) {
 	w.mu.Lock()
+	if h.forgotten {
+		w.mu.Unlock()
+		return
+	}
+	h.forgotten = true
 	if w.held[h.id] == h {
 		delete(w.held, h.id)
 	}
 	full := len(w.held) == w.opts.MaxRuns-1
 	w.mu.Unlock()
+	w.limits.gave(h.run.Queue)
 	if full {
 		w.wake()
 	}

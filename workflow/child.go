@@ -27,6 +27,14 @@ func OnQueue(queue string, priority int) ChildOption {
 	return childOptionFunc(func(s *kernel.ChildSpec) { s.Start.Spec.Queue, s.Start.Spec.Priority = queue, priority })
 }
 
+// OneOf allows at most limit runs of the tenant with the same concurrency key to be executed at once, this child among
+// them. A run that waits does not count.
+func OneOf(key string, limit int) ChildOption {
+	return childOptionFunc(func(s *kernel.ChildSpec) {
+		s.Start.Spec.ConcurrencyKey, s.Start.Spec.ConcurrencyLimit = key, max(limit, 1)
+	})
+}
+
 // Child starts a run of w, in the same commit that records it, and waits for its result. The child belongs to this
 // run's tenant and principal. It is a run of its own: it can be listed, signaled and canceled, and it goes on where this
 // run is terminated.

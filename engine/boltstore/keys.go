@@ -16,7 +16,7 @@ import (
 //	states        run16                                readyAt8 | State record; readyAt is 0 without a row in ready
 //	keys          tenant length 2 | tenant | key       run16 of the newest run with that key
 //	tasks         task id                              run16
-//	ready         see readyPrefix and readyKey         empty; epoch8 for a blocked run
+//	ready         see linePrefix and readyKey          empty; epoch8 for a blocked run
 //	status        class1 | run16                       empty
 //	timers        at8 | run16 | position               empty
 //	runtimers     run16 | at8 | position               empty
@@ -149,20 +149,11 @@ func workflowPrefix(w history.WorkflowKey) []byte {
 	return binary.BigEndian.AppendUint32(append(b, w.Name...), uint32(w.Version))
 }
 
-// readyPrefix names the line that a run queues in:
-//
-//	name length 1 | name | version4 | queue length 1 | queue
-func readyPrefix(w history.WorkflowKey, queue string) []byte {
-	b := append(workflowPrefix(w), byte(len(queue)))
-	return append(b, queue...)
-}
-
 // readyKey is the place of a run in its line, highest priority first, then oldest:
 //
-//	readyPrefix | inverted priority8 | readyAt8 | run16
+//	linePrefix | inverted priority8 | readyAt8 | run16
 func readyKey(s *history.Spec, readyAt history.Time) []byte {
-	b := readyPrefix(history.WorkflowKey{Name: s.Workflow, Version: s.Version}, s.Queue)
-	b = u64(b, ^(uint64(s.Priority) ^ 1<<63))
+	b := u64(linePrefix(s), ^(uint64(s.Priority) ^ 1<<63))
 	b = timeBytes(b, readyAt)
 	return append(b, s.ID[:]...)
 }

@@ -16,6 +16,9 @@ type lease struct {
 	token   history.Token
 	owner   string
 	row     string        // in the ready index, when it was claimed
+	tenant  *share        // counts the lease
+	key     *share        // counts it too; nil without a concurrency key
+	keyName string        // of key
 	spec    *history.Spec // nil until the claim is handed out
 	expires history.Time
 	// recorded says that the file knows that the run was claimed: it needs its code to be canceled.
@@ -98,15 +101,22 @@ func (s *Store) take(ctx context.Context, req *engine.ClaimRequest) (taken []*le
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err = s.view(ctx, "claim", func(v *view) error {
-		rows := s.front(v, req.Workflows, req.Queues, req.Max)
-		expires := s.clock.now().Add(req.TTL)
-		for _, row := range rows {
+		turn, expires := s.newTurn(v, req), s.clock.now().Add(req.TTL)
+		for len(taken) < req.Max {
+			row, ln, ok := s.next(v, turn)
+			if !ok {
+				break
+			}
 			s.counter++
 			l := &lease{
-				run: runOfReady(row), owner: req.Owner, row: row, expires: expires,
+				run: runOfReady(row), owner: req.Owner, row: row, expires: expires, tenant: ln.place.share,
 				token: history.Token{Epoch: s.epoch, Counter: s.counter},
 			}
-			s.leases[l.run] = l
+			if ln.limit > 0 {
+				name := keyOfLine(ln.prefix)
+				l.key, l.keyName = s.keyShare(ln.place.tenant, name), shareKey(ln.place.tenant, name)
+			}
+			s.hold(l)
 			taken = append(taken, l)
 		}
 		return nil
@@ -141,7 +151,7 @@ func (s *Store) seat(taken []*lease, claims []history.Claim, broken []error) []h
 			continue // fenced since
 		}
 		if c.Token.IsZero() {
-			delete(s.leases, l.run)
+			s.letGo(l)
 			continue
 		}
 		spec := c.Run.Spec
@@ -167,14 +177,8 @@ func (s *Store) forget(taken ...*lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range taken {
-		delete(s.leases, l.run)
-		for _, line := range s.lines {
-			for prefix, w := range line.queues {
-				if len(l.row) == len(prefix)+readySuffix && l.row[:len(prefix)] == prefix {
-					w.add(l.row)
-				}
-			}
-		}
+		s.letGo(l)
+		s.enterRow(l.row)
 	}
 }
 
@@ -219,11 +223,7 @@ func (st *stage) end(l *lease) {
 	l.ended = true
 	s.mu.Unlock()
 	st.mine = append(st.mine, mark{
-		done: func() {
-			if s.leases[l.run] == l {
-				delete(s.leases, l.run)
-			}
-		},
+		done: func() { s.letGo(l) },
 		undo: func() { l.ended = false },
 	})
 }

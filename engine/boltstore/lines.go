@@ -2,14 +2,239 @@ package boltstore
 
 import (
 	"bytes"
+	"container/heap"
+	"encoding/binary"
+	"fmt"
 	"slices"
 
 	"github.com/perdure/perdure/history"
 )
 
-// line is the runs of one workflow version that stand in the ready index: a window for each queue.
+// The ready index, as a claim sees it. A line is the runs of one workflow version, queue, tenant and concurrency key, in
+// order of priority and age. The lines of a workflow version and queue are a group, in which each tenant has its lines.
+//
+// A claim takes one run after another: of the tenants that have any the one with the fewest leases, among such the one
+// that was served longest ago, and of its runs the one with the highest priority, among such the oldest. So a tenant's
+// backlog delays only itself, whatever its priorities are.
+//
+// Groups and tenants are heaps, so that a claim costs the logarithm of the number of lines. Everything here is guarded by
+// Store.mu.
+
+// lineWindow bounds the rows that a line's window loads at once: there may be thousands of lines.
+const lineWindow = 32
+
+// line is a window on the runs of one line. It is forgotten once it is empty.
 type line struct {
-	queues map[string]*window // by readyPrefix
+	window
+	prefix string
+	place  *tenantLines
+	// share counts the leases with the line's concurrency key, of which there may be limit; nil without one.
+	share *share
+	limit int
+	index int // in place.lines; -1: not there
+}
+
+// tenantLines are the lines of a tenant in a group.
+type tenantLines struct {
+	tenant string
+	share  *share
+	group  *group
+	lines  lineHeap // those that something can be claimed of
+	total  int      // all
+	index  int      // in group.order; -1: not there
+}
+
+// group is the lines of a workflow version and queue.
+type group struct {
+	queue  string
+	lines  map[string]*line        // by prefix
+	places map[string]*tenantLines // by tenant
+	order  tenantHeap              // those that something can be claimed of
+	stale  map[*line]bool          // those whose window is to be filled
+}
+
+// share counts the leases of a tenant, or of one of its concurrency keys.
+type share struct {
+	leases int
+	// served is the counter of the tenant's newest token.
+	served uint64
+	// places are a tenant's lines in all groups, lines those of a concurrency key: what is ordered by the share.
+	places map[*tenantLines]bool
+	lines  map[*line]bool
+}
+
+// scheduler holds the groups of all workflow versions that anybody ever asked for, and the shares of all tenants and
+// concurrency keys.
+type scheduler struct {
+	workflows map[string]map[string]*group // by workflowPrefix, then by queue
+	tenants   map[string]*share
+	keys      map[string]*share
+	// freed says that a lease ended that kept others waiting.
+	freed bool
+}
+
+func newScheduler() scheduler {
+	return scheduler{workflows: map[string]map[string]*group{}, tenants: map[string]*share{}, keys: map[string]*share{}}
+}
+
+// head is the place in order of the first row that can be claimed.
+func (l *line) head() string        { return l.rows[0][len(l.prefix):] }
+func (p *tenantLines) head() string { return p.lines[0].head() }
+
+// before is the order in which tenants are served.
+func (p *tenantLines) before(q *tenantLines) bool {
+	switch a, b := p.share, q.share; {
+	case a.leases != b.leases:
+		return a.leases < b.leases
+	case a.served != b.served:
+		return a.served < b.served
+	}
+	return p.head() < q.head()
+}
+
+type lineHeap []*line
+
+func (h lineHeap) Len() int           { return len(h) }
+func (h lineHeap) Less(i, j int) bool { return h[i].head() < h[j].head() }
+func (h lineHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].index, h[j].index = i, j }
+func (h *lineHeap) Push(v any)        { l := v.(*line); l.index = len(*h); *h = append(*h, l) }
+func (h *lineHeap) Pop() any {
+	old := *h
+	l := old[len(old)-1]
+	l.index, old[len(old)-1] = -1, nil
+	*h = old[:len(old)-1]
+	return l
+}
+
+type tenantHeap []*tenantLines
+
+func (h tenantHeap) Len() int           { return len(h) }
+func (h tenantHeap) Less(i, j int) bool { return h[i].before(h[j]) }
+func (h tenantHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].index, h[j].index = i, j }
+func (h *tenantHeap) Push(v any)        { p := v.(*tenantLines); p.index = len(*h); *h = append(*h, p) }
+func (h *tenantHeap) Pop() any {
+	old := *h
+	p := old[len(old)-1]
+	p.index, old[len(old)-1] = -1, nil
+	*h = old[:len(old)-1]
+	return p
+}
+
+// settle puts a line in order after its window or its share has changed.
+func (s *Store) settle(l *line) {
+	g, p := l.place.group, l.place
+	if p.index >= 0 { // out while its head may be none: the heap compares heads
+		heap.Remove(&g.order, p.index)
+	}
+	open := len(l.rows) > 0 && (l.share == nil || l.share.leases < l.limit)
+	switch {
+	case open && l.index < 0:
+		heap.Push(&p.lines, l)
+	case open:
+		heap.Fix(&p.lines, l.index)
+	case l.index >= 0:
+		removeLine(&p.lines, l)
+	}
+	switch {
+	case len(l.rows) > 0:
+		delete(g.stale, l)
+	case l.complete:
+		s.dropLine(l)
+	default:
+		g.stale[l] = true
+	}
+	if len(p.lines) > 0 {
+		heap.Push(&g.order, p)
+	}
+}
+
+// removeLine takes a line out of the heap, even where it has no head to be compared by.
+func removeLine(h *lineHeap, l *line) {
+	i, last := l.index, len(*h)-1
+	h.Swap(i, last)
+	h.Pop()
+	if i < last {
+		heap.Fix(h, i)
+	}
+}
+
+// dropLine forgets a line without rows.
+func (s *Store) dropLine(l *line) {
+	p, g := l.place, l.place.group
+	delete(g.stale, l)
+	delete(g.lines, l.prefix)
+	if l.share != nil {
+		delete(l.share.lines, l)
+		s.dropKey(p.tenant, l)
+	}
+	if p.total--; p.total == 0 {
+		delete(g.places, p.tenant)
+		delete(p.share.places, p)
+	}
+}
+
+func (s *Store) dropKey(tenant string, l *line) {
+	if l.share.leases == 0 && len(l.share.lines) == 0 {
+		delete(s.sched.keys, shareKey(tenant, keyOfLine(l.prefix)))
+	}
+}
+
+// tenantShare returns the share of a tenant. It is kept for as long as the store is open.
+func (s *Store) tenantShare(tenant string) *share {
+	sh := s.sched.tenants[tenant]
+	if sh == nil {
+		sh = &share{places: map[*tenantLines]bool{}}
+		s.sched.tenants[tenant] = sh
+	}
+	return sh
+}
+
+// keyShare returns the share of a concurrency key.
+func (s *Store) keyShare(tenant, key string) *share {
+	name := shareKey(tenant, key)
+	sh := s.sched.keys[name]
+	if sh == nil {
+		sh = &share{lines: map[*line]bool{}}
+		s.sched.keys[name] = sh
+	}
+	return sh
+}
+
+// count adds n to the leases of a run's tenant and concurrency key, and puts in order what depends on them.
+func (s *Store) count(l *lease, n int) {
+	l.tenant.leases += n
+	for p := range l.tenant.places {
+		if p.index >= 0 {
+			heap.Fix(&p.group.order, p.index)
+		}
+	}
+	if l.key == nil {
+		return
+	}
+	l.key.leases += n
+	for ln := range l.key.lines {
+		was := ln.index >= 0
+		s.settle(ln)
+		s.sched.freed = s.sched.freed || !was && ln.index >= 0
+	}
+	if l.key.leases == 0 && len(l.key.lines) == 0 {
+		delete(s.sched.keys, l.keyName)
+	}
+}
+
+// hold enters a lease.
+func (s *Store) hold(l *lease) {
+	s.leases[l.run] = l
+	l.tenant.served = l.token.Counter
+	s.count(l, +1)
+}
+
+// letGo removes a lease, where it is still the run's. Caller holds mu.
+func (s *Store) letGo(l *lease) {
+	if s.leases[l.run] == l {
+		delete(s.leases, l.run)
+		s.count(l, -1)
+	}
 }
 
 // enterLine makes a row of the ready index claimable and reports whether it is. Caller holds mu.
@@ -17,64 +242,102 @@ func (s *Store) enterLine(spec *history.Spec, readyAt history.Time) bool {
 	if _, delayed := s.delayed[spec.ID]; delayed {
 		return false
 	}
-	if w := s.windowOf(spec); w != nil {
-		w.add(string(readyKey(spec, readyAt)))
-	}
+	s.enterRow(string(readyKey(spec, readyAt)))
 	return true
+}
+
+// enterRow is enterLine for a row. Rows of a workflow that nobody ever asked for are only on disk.
+func (s *Store) enterRow(row string) {
+	if l := s.lineAt(row[:len(row)-readySuffix], true); l != nil {
+		l.add(row)
+		s.settle(l)
+	}
 }
 
 // leaveLine takes a row out of its window. Caller holds mu.
 func (s *Store) leaveLine(spec *history.Spec, readyAt history.Time) {
-	if w := s.windowOf(spec); w != nil {
-		w.remove(string(readyKey(spec, readyAt)))
+	row := string(readyKey(spec, readyAt))
+	if l := s.lineAt(row[:len(row)-readySuffix], false); l != nil {
+		l.remove(row)
+		s.settle(l)
 	}
 }
 
-// windowOf returns the window that the run's row belongs in; nil where nobody ever asked for the workflow, whose rows
-// are then only on disk.
-func (s *Store) windowOf(spec *history.Spec) *window {
-	key := history.WorkflowKey{Name: spec.Workflow, Version: spec.Version}
-	l := s.lines[string(workflowPrefix(key))]
-	if l == nil {
+// lineAt returns the line of a prefix; nil where its workflow was not loaded, or where it is not there and not to be
+// made. A line that is not there has no rows on disk that are wanted: those of its workflow were all loaded.
+func (s *Store) lineAt(prefix string, create bool) *line {
+	n, ok := splitLine(prefix)
+	if !ok {
 		return nil
 	}
-	prefix := string(readyPrefix(key, spec.Queue))
-	w := l.queues[prefix]
-	if w == nil {
-		w = &window{} // a new queue: nothing of it is loaded
-		l.queues[prefix] = w
+	groups := s.sched.workflows[prefix[:n.workflow]]
+	if groups == nil {
+		return nil
 	}
-	return w
+	g := groups[n.queue]
+	if g != nil && g.lines[prefix] != nil {
+		return g.lines[prefix]
+	}
+	if !create {
+		return nil
+	}
+	if g == nil {
+		g = &group{queue: n.queue, lines: map[string]*line{}, places: map[string]*tenantLines{}, stale: map[*line]bool{}}
+		groups[n.queue] = g
+	}
+	return s.newLine(g, prefix, &n)
 }
 
-// lineOf returns the line of a workflow, with all its queues. Caller holds mu.
-func (s *Store) lineOf(v *view, key history.WorkflowKey) *line {
-	prefix := workflowPrefix(key)
-	if l := s.lines[string(prefix)]; l != nil {
-		return l
+func (s *Store) newLine(g *group, prefix string, n *lineName) *line {
+	p := g.places[n.tenant]
+	if p == nil {
+		p = &tenantLines{tenant: n.tenant, share: s.tenantShare(n.tenant), group: g, index: -1}
+		g.places[n.tenant], p.share.places[p] = p, true
 	}
-	l := &line{queues: map[string]*window{}}
-	c := v.bucket(bReady).Cursor()
-	for k, _ := c.Seek(prefix); k != nil && bytes.HasPrefix(k, prefix) && len(k) > readySuffix; {
-		queue := bytes.Clone(k[:len(k)-readySuffix])
-		l.queues[string(queue)] = &window{}
-		k, _ = c.Seek(append(queue, bytes.Repeat([]byte{0xff}, readySuffix+1)...))
+	l := &line{window: window{size: lineWindow, complete: true}, prefix: prefix, place: p, limit: n.limit, index: -1}
+	if n.limit > 0 {
+		l.share = s.keyShare(n.tenant, n.key)
+		l.share.lines[l] = true
 	}
-	s.lines[string(prefix)] = l
+	g.lines[prefix] = l
+	p.total++
 	return l
 }
 
-// refill loads the front of a line from disk where its window is empty. Caller holds mu: what a transaction that is
-// being published changes is applied after the fill, and applying it twice does no harm.
-func (s *Store) refill(v *view, prefix string, w *window) {
-	w.fill(func(from string, yield func(key string, wanted bool) bool) {
-		for k, val := range v.scan(bReady, []byte(prefix), []byte(max(from, prefix))) {
-			key := string(k)
-			if !yield(key, s.wanted(key, val)) {
-				return
-			}
+// groupsOf returns the groups of a workflow version. The first time it finds its lines on disk. Caller holds mu.
+func (s *Store) groupsOf(v *view, key history.WorkflowKey) map[string]*group {
+	prefix := workflowPrefix(key)
+	if groups := s.sched.workflows[string(prefix)]; groups != nil {
+		return groups
+	}
+	groups := map[string]*group{}
+	s.sched.workflows[string(prefix)] = groups
+	c := v.bucket(bReady).Cursor()
+	for k, _ := c.Seek(prefix); k != nil && bytes.HasPrefix(k, prefix) && len(k) > readySuffix; {
+		name := bytes.Clone(k[:len(k)-readySuffix])
+		if l := s.lineAt(string(name), true); l != nil {
+			l.complete = false // nothing of it is loaded
+			s.settle(l)
 		}
-	})
+		k, _ = c.Seek(append(name, bytes.Repeat([]byte{0xff}, readySuffix+1)...))
+	}
+	return groups
+}
+
+// fill loads the fronts of the group's lines from disk where their windows are empty. Caller holds mu: what a transaction
+// that is being published changes is applied after the fill, and applying it twice does no harm.
+func (s *Store) fill(v *view, g *group) {
+	for l := range g.stale {
+		l.fill(func(from string, yield func(key string, wanted bool) bool) {
+			for k, val := range v.scan(bReady, []byte(l.prefix), []byte(max(from, l.prefix))) {
+				key := string(k)
+				if !yield(key, s.wanted(key, val)) {
+					return
+				}
+			}
+		})
+		s.settle(l)
+	}
 }
 
 // wanted reports whether a row of the ready index may be claimed now. Caller holds mu.
@@ -84,39 +347,107 @@ func (s *Store) wanted(key string, val []byte) bool {
 	return !delayed && s.leases[id] == nil && !s.closing[id] && !slices.Equal(val, u64(nil, s.epoch))
 }
 
-// front takes the first rows of the lines that a claim asks for: highest priority first, then oldest. Caller holds mu.
-func (s *Store) front(v *view, workflows []history.WorkflowKey, queues []string, limit int) []string {
-	type head struct {
-		prefix string
-		w      *window
-	}
-	var heads []head
-	seen := map[string]bool{}
-	for _, key := range workflows {
-		for prefix, w := range s.lineOf(v, key).queues {
-			if seen[prefix] || queues != nil && !slices.Contains(queues, prefix[len(workflowPrefix(key))+1:]) {
-				continue
-			}
-			seen[prefix] = true
-			heads = append(heads, head{prefix, w})
-		}
-	}
-	var rows []string
-	for len(rows) < limit {
-		best := -1
-		for i, h := range heads {
-			s.refill(v, h.prefix, h.w)
-			if len(h.w.rows) == 0 {
-				continue
-			}
-			if best < 0 || h.w.rows[0][len(h.prefix):] < heads[best].w.rows[0][len(heads[best].prefix):] {
-				best = i
-			}
-		}
-		if best < 0 {
-			return rows
-		}
-		rows = append(rows, heads[best].w.pop())
-	}
-	return rows
+// turn is a claim: the groups that it asks for, and how many it may still take of a queue that is limited.
+type turn struct {
+	groups []*group
+	left   map[string]int
 }
+
+func (s *Store) newTurn(v *view, req *history.ClaimRequest) *turn {
+	t := &turn{left: map[string]int{}}
+	for queue, n := range req.Limits {
+		t.left[queue] = n
+	}
+	seen := map[history.WorkflowKey]bool{}
+	for _, key := range req.Workflows {
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		for queue, g := range s.groupsOf(v, key) {
+			if req.Queues == nil || slices.Contains(req.Queues, queue) {
+				t.groups = append(t.groups, g)
+			}
+		}
+	}
+	return t
+}
+
+// next takes the row whose turn it is out of its line; ok is false where there is none. The caller enters its lease before
+// it asks for another.
+func (s *Store) next(v *view, t *turn) (row string, l *line, ok bool) {
+	var best *tenantLines
+	for _, g := range t.groups {
+		if n, limited := t.left[g.queue]; limited && n <= 0 {
+			continue
+		}
+		s.fill(v, g)
+		if len(g.order) > 0 && (best == nil || g.order[0].before(best)) {
+			best = g.order[0]
+		}
+	}
+	if best == nil {
+		return "", nil, false
+	}
+	if _, limited := t.left[best.group.queue]; limited {
+		t.left[best.group.queue]--
+	}
+	l = best.lines[0]
+	row = l.pop()
+	s.settle(l)
+	return row, l, true
+}
+
+// lineName is a line's prefix, taken apart.
+type lineName struct {
+	workflow           int // length of the workflow's part
+	queue, tenant, key string
+	limit              int
+}
+
+// linePrefix names the line that a run stands in:
+//
+//	name length 1 | name | version4 | queue length 1 | queue | tenant length 2 | tenant | key length 2 | key | limit4
+//
+// key is the concurrency key, with its limit.
+func linePrefix(s *history.Spec) []byte {
+	b := workflowPrefix(history.WorkflowKey{Name: s.Workflow, Version: s.Version})
+	b = append(append(b, byte(len(s.Queue))), s.Queue...)
+	b = append(binary.BigEndian.AppendUint16(b, uint16(len(s.Tenant))), s.Tenant...)
+	b = append(binary.BigEndian.AppendUint16(b, uint16(len(s.ConcurrencyKey))), s.ConcurrencyKey...)
+	return binary.BigEndian.AppendUint32(b, uint32(s.ConcurrencyLimit))
+}
+
+// splitLine is the inverse of linePrefix; ok is false where prefix is none.
+func splitLine(prefix string) (n lineName, ok bool) {
+	rest := prefix
+	take := func(count int) (part string) {
+		if ok = ok && len(rest) >= count; ok {
+			part, rest = rest[:count], rest[count:]
+		}
+		return part
+	}
+	number := func(width int) (v int) {
+		for _, b := range []byte(take(width)) {
+			v = v<<8 | int(b)
+		}
+		return v
+	}
+	ok = true
+	take(number(1))
+	take(4)
+	n.workflow = len(prefix) - len(rest)
+	n.queue = take(number(1))
+	n.tenant = take(number(2))
+	n.key = take(number(2))
+	n.limit = number(4)
+	return n, ok && rest == ""
+}
+
+func keyOfLine(prefix string) string {
+	n, _ := splitLine(prefix)
+	return n.key
+}
+
+// shareKey names a concurrency key of a tenant.
+func shareKey(tenant, key string) string { return fmt.Sprintf("%d %s%s", len(tenant), tenant, key) }

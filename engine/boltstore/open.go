@@ -95,7 +95,7 @@ func open(path string, o Options) (*Store, error) {
 	s := &Store{
 		db: db, file: file, path: path, ro: o.ReadOnly, codec: history.NewCodec(),
 		leases: map[history.RunID]*lease{}, closing: map[history.RunID]bool{},
-		delayed: map[history.RunID]delay{}, lines: map[string]*line{},
+		delayed: map[history.RunID]delay{}, sched: newScheduler(),
 	}
 	if err := s.begin(o); err != nil {
 		var p *panicError

@@ -26,6 +26,9 @@ func (t *txn) publish() []engine.Change {
 	for _, id := range t.order {
 		changes = append(changes, s.publishRun(t.runs[id]))
 	}
+	if s.sched.freed && len(changes) > 0 {
+		changes[0].Ready, s.sched.freed = true, false
+	}
 	return changes
 }
 

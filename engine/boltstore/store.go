@@ -41,7 +41,7 @@ type Store struct {
 	closing map[history.RunID]bool
 	// delayed holds ready runs that were released with a time before which nobody may claim them.
 	delayed map[history.RunID]delay
-	lines   map[string]*line // by workflowPrefix
+	sched   scheduler
 	timers  window
 	cleanup cleanupLease
 	// broken are the errors of runs that were taken and could not be read, until a claim has returned them.

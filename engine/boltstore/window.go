@@ -13,9 +13,17 @@ const windowSize = 1024
 // Invariant: every row of the index up to horizon is in rows, unless it was taken out on purpose (a leased run, a
 // fired timer); a row beyond it is only on disk. A complete window reaches to the end of the index.
 type window struct {
+	size     int // of one load; 0 is windowSize
 	rows     []string
 	horizon  string
 	complete bool
+}
+
+func (w *window) bound() int {
+	if w.size == 0 {
+		return windowSize
+	}
+	return w.size
 }
 
 func (w *window) covers(key string) bool { return w.complete || key <= w.horizon }
@@ -30,9 +38,9 @@ func (w *window) add(key string) {
 		return
 	}
 	w.rows = slices.Insert(w.rows, i, key)
-	if len(w.rows) > 2*windowSize {
-		w.rows = slices.Clone(w.rows[:windowSize])
-		w.horizon, w.complete = w.rows[windowSize-1], false
+	if n := w.bound(); len(w.rows) > 2*n {
+		w.rows = slices.Clone(w.rows[:n])
+		w.horizon, w.complete = w.rows[n-1], false
 	}
 }
 
@@ -64,7 +72,7 @@ func (w *window) fill(next func(from string, yield func(key string, wanted bool)
 		if wanted {
 			w.rows = append(w.rows, key)
 		}
-		full = len(w.rows) >= windowSize
+		full = len(w.rows) >= w.bound()
 		return !full
 	})
 	w.complete = !full

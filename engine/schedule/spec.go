@@ -49,6 +49,9 @@ type Spec struct {
 	Priority int               `json:"priority,omitempty"`
 	Tags     map[string]string `json:"tags,omitempty"`
 	Deadline time.Duration     `json:"deadline,omitempty"`
+	// ConcurrencyKey and ConcurrencyLimit (default 1) are those of engine.StartOptions.
+	ConcurrencyKey   string `json:"concurrencyKey,omitempty"`
+	ConcurrencyLimit int    `json:"concurrencyLimit,omitempty"`
 }
 
 // check fills in defaults and refuses what could never run.
@@ -78,6 +81,8 @@ func (s *Spec) check() error {
 		return invalid("missed %q is not one of once, all, none", s.Missed)
 	case !json.Valid(s.Input):
 		return invalid("the input is not JSON")
+	case s.ConcurrencyLimit < 0 || s.ConcurrencyLimit > 0 && s.ConcurrencyKey == "":
+		return invalid("concurrency limit %d with key %q: want a limit of at least 1, with a key", s.ConcurrencyLimit, s.ConcurrencyKey)
 	case s.Deadline < 0:
 		return invalid("deadline %s is negative", s.Deadline)
 	}

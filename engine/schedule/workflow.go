@@ -194,6 +194,7 @@ func start(ctx context.Context, spec Spec, last, tenant, key string) (fired, err
 	}
 	s := history.Start{By: "schedule", Input: spec.Input, Spec: history.Spec{
 		Tenant: tenant, Key: key, Workflow: spec.Workflow, Version: spec.Version, Queue: spec.Queue, Priority: spec.Priority, Tags: spec.Tags,
+		ConcurrencyKey: spec.ConcurrencyKey, ConcurrencyLimit: spec.ConcurrencyLimit,
 	}}
 	run, _, err := runs.Start(ctx, s)
 	if errors.Is(err, history.ErrInvalid) || errors.Is(err, history.ErrConflict) {

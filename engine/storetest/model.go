@@ -134,7 +134,10 @@ func (m *machine) start(t *rapid.T) {
 	spec := history.Spec{
 		ID: history.NewRunID(history.TimeOf(m.clock.Now())), Key: rapid.SampledFrom([]string{"a", "b", "c", ""}).Draw(t, "key"),
 		Workflow: workflow, Version: 1, Priority: rapid.IntRange(-1, 1).Draw(t, "priority"),
-		Queue: rapid.SampledFrom([]string{"", "mail"}).Draw(t, "queue"),
+		Queue: rapid.SampledFrom([]string{"", "mail"}).Draw(t, "queue"), Tenant: rapid.SampledFrom([]string{"", "", "acme", "b"}).Draw(t, "tenant"),
+	}
+	if limit := rapid.IntRange(0, 2).Draw(t, "concurrency"); limit > 0 {
+		spec.ConcurrencyKey, spec.ConcurrencyLimit = rapid.SampledFrom([]string{"k", "l"}).Draw(t, "concurrency key"), limit
 	}
 	start := history.Start{Spec: spec, Input: []byte(rapid.SampledFrom([]string{"1", "2"}).Draw(t, "input")), ReuseAfterFailure: rapid.Bool().Draw(t, "reuse")}
 	if rapid.Bool().Draw(t, "with signal") {
@@ -159,10 +162,14 @@ func (m *machine) signal(t *rapid.T) history.InboxItem {
 
 func (m *machine) claimSome(t *rapid.T) {
 	limit := rapid.IntRange(1, 3).Draw(t, "max")
+	limits := map[string]int{}
+	if rapid.Bool().Draw(t, "limited") {
+		limits["mail"] = rapid.IntRange(0, 1).Draw(t, "of mail")
+	}
 	var got [2][]history.Claim
 	m.both("claim", func(i int, s engine.Store) (string, error) {
 		var err error
-		got[i], err = s.Claim(m.ctx, engine.ClaimRequest{Owner: "w", Workflows: []history.WorkflowKey{versionOne()}, Max: limit, TTL: ttl})
+		got[i], err = s.Claim(m.ctx, engine.ClaimRequest{Owner: "w", Workflows: []history.WorkflowKey{versionOne()}, Max: limit, Limits: limits, TTL: ttl})
 		var out []string
 		for _, c := range got[i] {
 			out = append(out, fmt.Sprint(show(c.Run), items(c.Inbox), c.Now))

@@ -43,6 +43,7 @@ func Run(t *testing.T, factory Factory) {
 		{"ending", endingScenarios()},
 		{"pausing", pausingScenarios()},
 		{"lineage", lineageScenarios()},
+		{"fairness", fairnessScenarios()},
 		{"reads", readScenarios()},
 		{"retention", retentionScenarios()},
 		{"store", storeScenarios()},

@@ -76,10 +76,10 @@ type Execution struct {
 	cursor   int
 	recorded recorded
 	// past is set while an event of the history is applied.
-	past   bool
+	past bool
 	// present is when the execution was loaded.
 	present history.Time
-	loaded bool
+	loaded  bool
 
 	now   history.Time
 	seq   uint64

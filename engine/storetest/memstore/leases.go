@@ -25,26 +25,52 @@ func (s *Store) Claim(ctx context.Context, req engine.ClaimRequest) (claims []hi
 		return nil, fmt.Errorf("claim without owner, max or ttl: %w", history.ErrInvalid)
 	}
 	err = s.do(ctx, "claim", func() error {
-		var ready []*run
-		for id, r := range s.disk.runs {
-			key := history.WorkflowKey{Name: r.spec.Workflow, Version: r.spec.Version}
-			if s.leases[id] == nil && s.claimable(r) && slices.Contains(req.Workflows, key) &&
-				(req.Queues == nil || slices.Contains(req.Queues, r.spec.Queue)) {
-				ready = append(ready, r)
+		left := maps.Clone(req.Limits)
+		for len(claims) < req.Max {
+			r := s.turn(&req, left)
+			if r == nil {
+				break
 			}
-		}
-		slices.SortFunc(ready, func(a, b *run) int {
-			return cmp.Or(cmp.Compare(b.spec.Priority, a.spec.Priority), cmp.Compare(a.readyAt, b.readyAt), a.spec.ID.Compare(b.spec.ID))
-		})
-		for _, r := range ready[:min(len(ready), req.Max)] {
+			if _, limited := left[r.spec.Queue]; limited {
+				left[r.spec.Queue]--
+			}
 			s.counter++
 			l := &lease{token: history.Token{Epoch: s.disk.epoch, Counter: s.counter}, owner: req.Owner, expires: s.now().Add(req.TTL)}
 			s.leases[r.spec.ID] = l
+			s.served[r.spec.Tenant] = s.counter
 			claims = append(claims, history.Claim{Run: s.seen(r), Token: l.token, Now: s.now(), Inbox: copyItems(r.inbox, 0)})
 		}
 		return nil
 	})
 	return claims, err
+}
+
+// turn returns the run whose turn it is; nil where there is none.
+func (s *Store) turn(req *engine.ClaimRequest, left map[string]int) (best *run) {
+	type key struct{ tenant, key string }
+	tenants, keys := map[string]int{}, map[key]int{}
+	for id := range s.leases {
+		spec := &s.disk.runs[id].spec
+		tenants[spec.Tenant]++
+		keys[key{spec.Tenant, spec.ConcurrencyKey}]++
+	}
+	before := func(a, b *run) int {
+		return cmp.Or(
+			cmp.Compare(tenants[a.spec.Tenant], tenants[b.spec.Tenant]), cmp.Compare(s.served[a.spec.Tenant], s.served[b.spec.Tenant]),
+			cmp.Compare(b.spec.Priority, a.spec.Priority), cmp.Compare(a.readyAt, b.readyAt), a.spec.ID.Compare(b.spec.ID),
+		)
+	}
+	for id, r := range s.disk.runs {
+		n, limited := left[r.spec.Queue]
+		switch {
+		case s.leases[id] != nil, !s.claimable(r), limited && n <= 0, req.Queues != nil && !slices.Contains(req.Queues, r.spec.Queue),
+			!slices.Contains(req.Workflows, history.WorkflowKey{Name: r.spec.Workflow, Version: r.spec.Version}),
+			r.spec.ConcurrencyLimit > 0 && keys[key{r.spec.Tenant, r.spec.ConcurrencyKey}] >= r.spec.ConcurrencyLimit:
+		case best == nil || before(r, best) < 0:
+			best = r
+		}
+	}
+	return best
 }
 
 // Renew implements engine.Store.

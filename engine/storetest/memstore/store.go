@@ -84,6 +84,8 @@ type Store struct {
 	leases  map[history.RunID]*lease
 	cleanup lease
 	delayed map[history.RunID]history.Time
+	// served is the counter of each tenant's newest token.
+	served map[string]uint64
 	// fired holds the timers that fell due in this epoch and were not cleared since.
 	fired map[history.RunID]map[history.Timer]bool
 	feed  feed
@@ -110,7 +112,7 @@ func Open(d *Disk, clock func() time.Time) (*Store, error) {
 	}
 	s := &Store{
 		disk: d, codec: history.NewCodec(), clock: clock, opened: clock(), last: d.time,
-		leases: map[history.RunID]*lease{}, delayed: map[history.RunID]history.Time{},
+		leases: map[history.RunID]*lease{}, delayed: map[history.RunID]history.Time{}, served: map[string]uint64{},
 		fired: map[history.RunID]map[history.Timer]bool{},
 	}
 	d.epoch = max(d.epoch+1, uint64(s.opened.UnixMilli()))

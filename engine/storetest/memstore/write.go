@@ -57,10 +57,23 @@ func (s *Store) write(fn func(w *write) error) error {
 		held := s.leases[id] != nil
 		s.feed.add(engine.Change{
 			Run: id, Tenant: r.spec.Tenant, Status: r.state.Status.Seen(held), Inbox: w.inbox[id], Due: w.due[id], Timer: w.timers[id],
-			Ready: !held && s.claimable(r), Fenced: w.fenced[id],
+			Ready: !held && (s.claimable(r) || s.frees(r)), Fenced: w.fenced[id],
 		})
 	}
 	return nil
+}
+
+// frees reports whether others wait for a lease with the run's concurrency key, which it does not hold.
+func (s *Store) frees(r *run) bool {
+	if r.spec.ConcurrencyLimit == 0 {
+		return false
+	}
+	for id, other := range s.disk.runs {
+		if other.spec.Tenant == r.spec.Tenant && other.spec.ConcurrencyKey == r.spec.ConcurrencyKey && s.leases[id] == nil && s.claimable(other) {
+			return true
+		}
+	}
+	return false
 }
 
 // run returns the write's own copy of a run.

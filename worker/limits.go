@@ -1,0 +1,134 @@
+package worker
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// QueueLimit bounds what one worker takes of a queue. The zero value bounds nothing.
+type QueueLimit struct {
+	// Running bounds the runs of the queue that the worker holds at once. A run that waits is not held. 0: no bound.
+	Running int
+	// PerSecond bounds how many runs of the queue the worker claims in a second: starts, and what wakes. Burst is how many
+	// it may claim at once after a rest (default 1). 0: no bound.
+	PerSecond float64
+	Burst     int
+}
+
+// limits keeps the bounds of a worker's queues.
+type limits struct {
+	wake   func()
+	queues map[string]*queueLimit
+}
+
+type queueLimit struct {
+	QueueLimit
+	rate *rate.Limiter // nil: no bound
+
+	mu sync.Mutex
+	// held counts the runs of the queue that are held. guarded by mu
+	held int
+	// starved says that a claim was bounded by held, so that a hand-back is worth a look. guarded by mu
+	starved bool
+	// later wakes the claim loop when the rate allows more; nil while nothing waits for it. guarded by mu
+	later *time.Timer
+}
+
+func newLimits(of map[string]QueueLimit, wake func()) *limits {
+	l := &limits{wake: wake, queues: make(map[string]*queueLimit)}
+	for name, q := range of {
+		limit := &queueLimit{QueueLimit: q}
+		if q.PerSecond > 0 {
+			limit.rate = rate.NewLimiter(rate.Limit(q.PerSecond), max(q.Burst, 1))
+		}
+		l.queues[name] = limit
+	}
+	return l
+}
+
+// ask returns how many runs of each limited queue may be claimed now.
+func (l *limits) ask(want int) map[string]int {
+	if len(l.queues) == 0 {
+		return nil
+	}
+	left := make(map[string]int, len(l.queues))
+	for name, q := range l.queues {
+		left[name] = q.ask(want, l.wake)
+	}
+	return left
+}
+
+func (q *queueLimit) ask(want int, wake func()) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := want
+	if q.Running > 0 {
+		n = min(n, max(q.Running-q.held, 0))
+	}
+	q.starved = n < want
+	if q.rate == nil || n == 0 {
+		return n
+	}
+	tokens := int(q.rate.Tokens())
+	if tokens < n {
+		q.wakeLater(wake)
+	}
+	return min(n, tokens)
+}
+
+// wakeLater looks again when the next token is there. Caller holds mu.
+func (q *queueLimit) wakeLater(wake func()) {
+	if q.later != nil {
+		return
+	}
+	missing := 1 - (q.rate.Tokens() - float64(int(q.rate.Tokens())))
+	wait := time.Duration(missing / q.PerSecond * float64(time.Second))
+	q.later = time.AfterFunc(wait+time.Millisecond, func() {
+		q.mu.Lock()
+		q.later = nil
+		q.mu.Unlock()
+		wake()
+	})
+}
+
+// took counts a claimed run.
+func (l *limits) took(queue string) {
+	q := l.queues[queue]
+	if q == nil {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.held++
+	if q.rate != nil {
+		q.rate.Allow() // ask has seen the token
+	}
+}
+
+// gave counts a run that is no longer held.
+func (l *limits) gave(queue string) {
+	q := l.queues[queue]
+	if q == nil {
+		return
+	}
+	q.mu.Lock()
+	q.held--
+	starved := q.starved
+	q.mu.Unlock()
+	if starved {
+		l.wake()
+	}
+}
+
+// stop ends the timers.
+func (l *limits) stop() {
+	for _, q := range l.queues {
+		q.mu.Lock()
+		if q.later != nil {
+			q.later.Stop()
+		}
+		q.mu.Unlock()
+	}
+}
