@@ -84,6 +84,9 @@ func (a *app) call(ctx context.Context, args []string, flags callFlags) error {
 		return err
 	}
 	defer func() { _ = client.Close() }() // the task goes on
+	if _, err := client.Session(ctx); err != nil {
+		return exit.New(exit.Unreachable, "does an MCP server listen there?", "%w", err)
+	}
 	task := &mcptasks.Task{TaskID: flags.resume}
 	if flags.resume == "" {
 		if task, err = a.begin(ctx, client, args, flags); err != nil || task == nil {
@@ -219,7 +222,7 @@ func callError(err error) error {
 	var wire *jsonrpc.Error
 	switch {
 	case errors.Is(err, mcptasks.ErrTaskNotFound):
-		return exit.New(exit.NotFound, "a task is kept for a while after its end, and shown to its caller only", "%w", err)
+		return exit.New(exit.NotFound, "a task is kept for a while after its end, and shown to its caller only", "the server knows no such task")
 	case errors.As(err, &wire) && wire.Code == jsonrpc.CodeInvalidParams:
 		return exit.New(exit.Usage, "", "%s", wire.Message)
 	case errors.As(err, &wire):

@@ -9,11 +9,12 @@ import (
 	"io"
 )
 
-// maxLine bounds a line that is read at all, maxMessage one that is passed on. Between the two the client gets an
-// answer; past maxLine the connection ends.
+// maxLine bounds a line that is read at all, maxMessage one that is passed on: less than the 16 MiB at which the server
+// would drop the connection, so that it can answer what is over its own limit. Between the two the relay answers; past
+// maxLine it ends.
 const (
 	maxLine    = 64 << 20
-	maxMessage = 8 << 20
+	maxMessage = 15 << 20
 )
 
 // scan sends the lines of r, without their ends, and closes the channel at its end; why it ended is then in *cause.
