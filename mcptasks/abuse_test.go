@@ -331,7 +331,10 @@ func FuzzMessages(f *testing.F) {
 	if err := server.SetRoutes(jobRoute()); err != nil {
 		f.Fatal(err)
 	}
-	handler := server.Handler(HTTPOptions{})
+	handler, err := server.Handler(HTTPOptions{})
+	if err != nil {
+		f.Fatal(err)
+	}
 	f.Fuzz(func(t *testing.T, body, method, name, version string) {
 		if strings.Contains(body, methodListen) || strings.Contains(body, methodInitialize) || method == methodListen {
 			t.Skip("a subscription or a session stays open")
@@ -350,4 +353,30 @@ func FuzzMessages(f *testing.F) {
 			t.Errorf("%q, method %q, name %q, version %q: status %d %s (%v)", body, method, name, version, rec.Code, rec.Body, ctx.Err())
 		}
 	})
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	for _, o := range []Options{{Retention: -5}, {SyncWait: -1}, {MinPoll: -1}, {MaxDepth: -1}, {MaxMessageBytes: -1}, {MaxListens: -1}} {
+		if _, err := NewServer(newFakeEngine(), o); err == nil {
+			t.Errorf("%+v was accepted", o)
+		}
+	}
+	s, err := NewServer(newFakeEngine(), Options{Retention: Unlimited})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SetRoutes(jobRoute()); err != nil {
+		t.Fatal(err)
+	}
+	if r, _ := s.routes.tool("job"); r.Retention != 0 {
+		t.Errorf("the route of an unlimited server has a retention of %s", r.Retention)
+	}
+	for name, o := range map[string]HTTPOptions{
+		"an origin with a path": {Origins: []string{"https://app.example", "https://app.example/x"}}, "an origin without a scheme": {Origins: []string{"app.example"}},
+		"an empty origin": {Origins: []string{""}}, "an empty host": {Hosts: []string{""}}, "a negative rate": {Rate: -1}, "negative sessions": {MaxSessions: -1},
+	} {
+		if _, err := s.Handler(o); err == nil {
+			t.Errorf("%s was accepted", name)
+		}
+	}
 }

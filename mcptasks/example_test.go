@@ -75,7 +75,11 @@ func example() error {
 	if err != nil {
 		return err
 	}
-	web := httptest.NewServer(server.Handler(mcptasks.HTTPOptions{})) // a service would call http.ListenAndServe
+	handler, err := server.Handler(mcptasks.HTTPOptions{})
+	if err != nil {
+		return err
+	}
+	web := httptest.NewServer(handler) // a service would call http.ListenAndServe
 	defer web.Close()
 	return callRefund(web.URL)
 }

@@ -58,7 +58,11 @@ func newHarnessHTTP(t *testing.T, opts Options, ho HTTPOptions, routes ...Route)
 	if err := h.server.SetRoutes(routes...); err != nil {
 		t.Fatal(err)
 	}
-	h.http = httptest.NewServer(wiretest.New(t).Handler(h.server.Handler(ho)))
+	handler, err := h.server.Handler(ho)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.http = httptest.NewServer(wiretest.New(t).Handler(handler))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()

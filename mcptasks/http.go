@@ -53,8 +53,20 @@ type HTTPOptions struct {
 }
 
 // Handler serves MCP over streamable HTTP, at any path. Requests of revision 2026-07-28 are stateless; older ones
-// have sessions, because elicitation and sampling need them.
-func (s *Server) Handler(o HTTPOptions) http.Handler {
+// have sessions, because elicitation and sampling need them. An error says which option is wrong.
+func (s *Server) Handler(o HTTPOptions) (http.Handler, error) {
+	cross := http.NewCrossOriginProtection()
+	for _, origin := range o.Origins {
+		if err := cross.AddTrustedOrigin(origin); err != nil {
+			return nil, fmt.Errorf("mcptasks: Origins: %w: want scheme and host, such as https://app.example", err)
+		}
+	}
+	if slices.Contains(o.Hosts, "") {
+		return nil, errors.New("mcptasks: Hosts: an empty host; leave the list empty to serve any")
+	}
+	if o.Rate < 0 || o.Burst < 0 || o.SessionTimeout < 0 || o.MaxSessions < 0 {
+		return nil, errors.New("mcptasks: Rate, Burst, SessionTimeout and MaxSessions must not be negative")
+	}
 	o.SessionTimeout = cmp.Or(o.SessionTimeout, 24*time.Hour)
 	o.MaxSessions = cmp.Or(o.MaxSessions, 1000)
 	get := func(*http.Request) *mcp.Server { return s.mcp }
@@ -79,13 +91,7 @@ func (s *Server) Handler(o HTTPOptions) http.Handler {
 	if o.Auth != nil {
 		next = auth.RequireBearerToken(o.Auth, o.AuthOptions)(next)
 	}
-	cross := http.NewCrossOriginProtection()
-	for _, origin := range o.Origins {
-		if err := cross.AddTrustedOrigin(origin); err != nil {
-			s.opts.Logger.Error("origin is not usable and stays refused", "origin", origin, "error", err)
-		}
-	}
-	return h.recovering(h.checkHost(cross.Handler(next)))
+	return h.recovering(h.checkHost(cross.Handler(next))), nil
 }
 
 type httpHandler struct {

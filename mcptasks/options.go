@@ -2,6 +2,7 @@ package mcptasks
 
 import (
 	"cmp"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -17,7 +18,8 @@ type Options struct {
 	Implementation *mcp.Implementation
 	// Identify tells who sends a request. Default: [ByToken].
 	Identify Identify
-	// Retention is how long a task can be read after its end, where its route does not say. Default: 7 days.
+	// Retention is how long a task can be read after its end, where its route does not say; Unlimited for ever.
+	// Default: 7 days.
 	Retention time.Duration
 	// SyncWait bounds how long a call waits for its result on behalf of a client that does not declare tasks, where
 	// the route does not say. Default: 45 s; many clients give up after 60 s.
@@ -38,6 +40,22 @@ type Options struct {
 	MaxMessageBytes int64
 	// Logger gets what clients are not told. Default: nothing is logged.
 	Logger *slog.Logger
+}
+
+// check refuses values that mean nothing.
+func (o *Options) check() error {
+	if o.Retention < 0 && o.Retention != Unlimited {
+		return fmt.Errorf("Retention is %s, want 0 or more, or Unlimited", o.Retention)
+	}
+	for name, v := range map[string]int64{
+		"SyncWait": int64(o.SyncWait), "MinPoll": int64(o.MinPoll), "MaxPoll": int64(o.MaxPoll), "MaxListenTasks": int64(o.MaxListenTasks),
+		"MaxListens": int64(o.MaxListens), "MaxDepth": int64(o.MaxDepth), "MaxMessageBytes": o.MaxMessageBytes,
+	} {
+		if v < 0 {
+			return fmt.Errorf("%s must not be negative", name)
+		}
+	}
+	return nil
 }
 
 func (o Options) withDefaults() Options {

@@ -114,10 +114,10 @@ func bindRoute(r Route, o Options) (*boundRoute, error) {
 	if r.Support == "" {
 		r.Support = Optional
 	}
-	switch r.Retention {
-	case 0:
+	if r.Retention == 0 {
 		r.Retention = o.Retention
-	case Unlimited:
+	}
+	if r.Retention == Unlimited {
 		r.Retention = 0 // as history.Spec writes it
 	}
 	if r.SyncWait == 0 {

@@ -27,6 +27,9 @@ func NewServer(engine Engine, opts Options) (*Server, error) {
 	if engine == nil {
 		return nil, errors.New("mcptasks: no engine")
 	}
+	if err := opts.check(); err != nil {
+		return nil, fmt.Errorf("mcptasks: options: %w", err)
+	}
 	opts = opts.withDefaults()
 	s := &Server{engine: engine, opts: opts, mcp: opts.MCP, inflight: newInflight(), now: time.Now}
 	if s.mcp == nil {

@@ -64,7 +64,11 @@ func openService(t testing.TB, path string, defs ...workflow.Definition) *servic
 	if err := s.server.SetRoutes(routes...); err != nil {
 		t.Fatal(err)
 	}
-	s.handler = wiretest.New(t).Handler(s.server.Handler(mcptasks.HTTPOptions{}))
+	handler, err := s.server.Handler(mcptasks.HTTPOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.handler = wiretest.New(t).Handler(handler)
 	srv := httptest.NewServer(s.handler)
 	s.url = srv.URL
 	s.stop = sync.OnceFunc(func() {

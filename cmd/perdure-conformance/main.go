@@ -31,13 +31,15 @@ func main() {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *addr, *db, log); err != nil {
+	asItIs := func(h http.Handler) http.Handler { return h }
+	if err := run(ctx, *addr, *db, log, asItIs); err != nil {
 		fmt.Fprintln(os.Stderr, "perdure-conformance:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, addr, db string, log *slog.Logger) (err error) {
+// run serves until ctx ends. The handler of MCP is wrapped: tests look at what it sends.
+func run(ctx context.Context, addr, db string, log *slog.Logger, wrap func(http.Handler) http.Handler) (err error) {
 	if db == "" {
 		dir, err := os.MkdirTemp("", "perdure-conformance-")
 		if err != nil {
@@ -60,7 +62,7 @@ func run(ctx context.Context, addr, db string, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	return serve(ctx, addr, server)
+	return serve(ctx, addr, server, wrap)
 }
 
 // newServer is the front end over the engine, with everything that the runner asks for.
@@ -85,13 +87,17 @@ func newServer(ctx context.Context, eng mcptasks.Engine, log *slog.Logger) (*mcp
 	return server, nil
 }
 
-func serve(ctx context.Context, addr string, server *mcptasks.Server) error {
+func serve(ctx context.Context, addr string, server *mcptasks.Server, wrap func(http.Handler) http.Handler) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return err
 	}
+	handler, err := server.Handler(mcptasks.HTTPOptions{})
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
 	mux := http.NewServeMux()
-	mux.Handle("/mcp", server.Handler(mcptasks.HTTPOptions{}))
+	mux.Handle("/mcp", wrap(handler))
 	h := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	failed := make(chan error, 1)
 	go func() { failed <- h.Serve(l) }()

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -20,6 +22,7 @@ import (
 	"github.com/perdure/perdure/engine"
 	"github.com/perdure/perdure/engine/boltstore"
 	"github.com/perdure/perdure/mcptasks"
+	"github.com/perdure/perdure/mcptasks/wiretest"
 )
 
 // With these variables the test binary is the server, so that a test can kill it.
@@ -30,13 +33,32 @@ const (
 
 func TestMain(m *testing.M) {
 	if addr := os.Getenv(addrVariable); addr != "" {
-		if err := run(context.Background(), addr, os.Getenv(dbVariable), slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))); err != nil {
+		db := os.Getenv(dbVariable)
+		log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		if err := run(context.Background(), addr, db, log, wiretest.New(misfits(db)).Handler); err != nil {
 			os.Stderr.WriteString(err.Error() + "\n")
 			os.Exit(1)
 		}
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
+}
+
+// misfits is the database whose server's messages are checked. What does not fit its schema goes to a file beside it, for
+// the test to find: the server itself is killed.
+type misfits string
+
+func (m misfits) file() string { return string(m) + ".misfits" }
+
+func (m misfits) Errorf(format string, a ...any) {
+	f, err := os.OpenFile(m.file(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = fmt.Fprintf(f, format+"\n", a...)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		panic(err)
+	}
 }
 
 // process is a server in a process of its own.
@@ -96,8 +118,13 @@ func (p *process) restart() {
 	p.start()
 }
 
-// verify holds the file against the checker.
+// verify holds the file against the checker, and the messages that were sent against their schemas.
 func (p *process) verify() {
+	if b, err := os.ReadFile(misfits(p.db).file()); err == nil {
+		p.Errorf("%s", b)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		p.Error(err)
+	}
 	store, err := boltstore.Open(p.db, nil)
 	if err != nil {
 		p.Fatal(err)

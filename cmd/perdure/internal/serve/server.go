@@ -29,6 +29,7 @@ type server struct {
 	store   *boltstore.Store
 	engine  *engine.Engine
 	front   *mcptasks.Server
+	mcp     http.Handler // the front end over HTTP
 	tools   *tools
 	notify  *notifier
 
@@ -100,6 +101,9 @@ func (s *server) open(ctx context.Context) (l listeners, err error) {
 		Logger:         log,
 	})
 	if err != nil {
+		return l, err
+	}
+	if s.mcp, err = s.front.Handler(mcptasks.HTTPOptions{}); err != nil {
 		return l, err
 	}
 	if err := s.tools.start(ctx, file); err != nil {

@@ -45,7 +45,7 @@ func (s *server) socketHandler(live context.Context) http.Handler {
 		Stop: func() { s.stop(errStopped) },
 	}
 	api.Routes(mux)
-	mux.Handle("/mcp", s.front.Handler(mcptasks.HTTPOptions{}))
+	mux.Handle("/mcp", s.mcp)
 	mux.HandleFunc("GET /v1/stdio", func(w http.ResponseWriter, r *http.Request) { s.serveLines(live, w, r) })
 	return mux
 }

@@ -8,7 +8,6 @@ import (
 	"net/http"
 
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
-	"github.com/perdure/perdure/mcptasks"
 )
 
 func (s *server) listenTCP(ctx context.Context) (net.Listener, error) {
@@ -28,7 +27,7 @@ func (s *server) listenTCP(ctx context.Context) (net.Listener, error) {
 // webHandler serves the TCP port: MCP and the probes, nothing else.
 func (s *server) webHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/mcp", s.front.Handler(mcptasks.HTTPOptions{}))
+	mux.Handle("/mcp", s.mcp)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		if err := s.ready(r.Context()); err != nil {
