@@ -14,12 +14,13 @@ import (
 
 // Engine runs durable workflows on a store. Create it with New and end it with Close.
 type Engine struct {
-	store  Store
-	opts   Options
-	code   *registry
-	worker *worker.Worker // nil without one
-	timers *timer.Service
-	hub    *hub
+	store   Store
+	opts    Options
+	code    *registry
+	worker  *worker.Worker // nil without one
+	timers  *timer.Service
+	hub     *hub
+	sweeper *sweeper
 
 	unsubscribe func()
 	cancel      context.CancelFunc
@@ -39,6 +40,10 @@ func New(store Store, opts Options) (*Engine, error) {
 	if err := e.Register(e.opts.Workflows...); err != nil {
 		return nil, err
 	}
+	if err := e.opts.Retention.Policy.Check(); err != nil {
+		return nil, err
+	}
+	e.sweeper = newSweeper(e)
 	e.timers = timer.NewService(store, e.opts.Log)
 	if !e.opts.WithoutWorker {
 		e.opts.Worker.Runs = reach{e}
@@ -54,6 +59,9 @@ func (e *Engine) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	e.cancel = cancel
 	e.background.Go(func() { e.timers.Run(ctx) })
+	if !e.opts.Retention.Off {
+		e.background.Go(func() { e.sweeper.run(ctx) })
+	}
 	if e.worker == nil {
 		return
 	}

@@ -19,6 +19,8 @@ type Options struct {
 	WithoutWorker bool
 	// MaxInput bounds the bytes of an input, a signal and an answer (default 2 MiB).
 	MaxInput int
+	// Retention says when finished runs leave the store.
+	Retention RetentionOptions
 	// DrainTimeout bounds how long Close waits for steps under way where its context has no deadline (default 10 s).
 	DrainTimeout time.Duration
 	// Log is where the engine's and its workers' lines go (default slog.Default()).
@@ -31,6 +33,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.DrainTimeout <= 0 {
 		o.DrainTimeout = 10 * time.Second
+	}
+	if o.Retention.Every <= 0 {
+		o.Retention.Every = time.Minute
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()

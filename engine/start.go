@@ -96,6 +96,9 @@ func (e *Engine) prepareStart(s *history.Start) error {
 	if s.Spec.InputDigest.IsZero() {
 		s.Spec.InputDigest = inputDigest(s.Input)
 	}
+	if s.Spec.TaskID != "" && s.Spec.Retention == 0 {
+		s.Spec.Retention = e.opts.Retention.Policy.For(s.Spec.Tenant, s.Spec.Workflow).Keep // what its client is told
+	}
 	return nil
 }
 

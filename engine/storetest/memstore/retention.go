@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/perdure/perdure/engine"
@@ -117,13 +116,13 @@ func (s *Store) awaited(r *run) bool {
 	})
 }
 
-// Expired implements engine.Store. The cursor is the number of due runs that came before.
+// order is where a finished run stands among those that are due.
+func order(r *run) string { return fmt.Sprintf("%020d %s", r.state.ClosedAt, r.spec.ID) }
+
+// Expired implements engine.Store. The cursor is the order of the last run.
 func (s *Store) Expired(ctx context.Context, q engine.ExpiredQuery) (page engine.ExpiredPage, err error) {
-	skip := 0
-	if q.After != "" {
-		if skip, err = strconv.Atoi(q.After); err != nil {
-			return page, fmt.Errorf("cursor %q: %w", q.After, history.ErrInvalid)
-		}
+	if q.After != "" && len(q.After) != 20+1+len(history.RunID{}.String()) {
+		return page, fmt.Errorf("cursor %q: %w", q.After, history.ErrInvalid)
 	}
 	if err := q.Policy.Check(); err != nil {
 		return page, err
@@ -134,18 +133,16 @@ func (s *Store) Expired(ctx context.Context, q engine.ExpiredQuery) (page engine
 			at := q.Policy.Expires(&history.Run{Spec: r.spec, State: r.state})
 			switch {
 			case at == 0:
+			case at <= s.now() && order(r) <= q.After:
 			case at <= s.now():
 				due = append(due, r)
 			case page.NextDue == 0 || at < page.NextDue:
 				page.NextDue = at
 			}
 		}
-		slices.SortFunc(due, func(a, b *run) int {
-			return cmp.Or(cmp.Compare(a.state.ClosedAt, b.state.ClosedAt), a.spec.ID.Compare(b.spec.ID))
-		})
-		due = due[min(skip, len(due)):]
+		slices.SortFunc(due, func(a, b *run) int { return cmp.Compare(order(a), order(b)) })
 		if limit := limitOf(q.Limit); len(due) > limit {
-			due, page.Next = due[:limit], strconv.Itoa(skip+limit)
+			due, page.Next = due[:limit], order(due[limit-1])
 		}
 		for _, r := range due {
 			switch s.kept(r, q.Policy) {

@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/perdure/perdure/history"
+)
+
+// RetentionOptions say when finished runs leave. The zero value deletes each run when the retention that it was started
+// with has passed, and no other.
+type RetentionOptions struct {
+	// Policy decides for the runs whose start named no retention, and what else must be before a deletion. It also is the
+	// retention of a run that a front end starts without one: that is what its client is told.
+	Policy history.RetentionPolicy
+	// Exporter writes runs away before they are deleted, where the policy wants that; without one such runs stay.
+	Exporter Exporter
+	// Every is how long a run that is due waits at most for its deletion (default 1 minute).
+	Every time.Duration
+	// Off makes an engine that deletes nothing by itself: another one on the store does, or an operator by Sweep.
+	Off bool
+}
+
+// Exporter writes finished runs somewhere that outlives the store.
+type Exporter interface {
+	// Export writes a run and returns its receipt: where it is, its digest and length.
+	Export(ctx context.Context, x history.Export) (history.Receipt, error)
+	// Sync makes everything exported so far durable. The receipts count after it.
+	Sync(ctx context.Context) error
+}
+
+// RetentionPolicy returns the policy that the engine works by.
+func (e *Engine) RetentionPolicy() history.RetentionPolicy { return e.opts.Retention.Policy }
+
+// Tombstones returns what is left of deleted runs, in the order of deletion, a page at a time.
+func (e *Engine) Tombstones(ctx context.Context, f TombstoneFilter) (TombstonePage, error) {
+	return e.store.Tombstones(ctx, f)
+}
+
+// Tombstone returns what is left of a deleted run; the error matches history.ErrNotFound where there is none.
+func (e *Engine) Tombstone(ctx context.Context, id history.RunID) (history.Tombstone, error) {
+	return e.store.Tombstone(ctx, id)
+}
+
+// PlaceHold places a legal hold: while it is in force nothing that it is on is deleted or purged. Who and why are needed;
+// the error matches history.ErrInvalid without.
+func (e *Engine) PlaceHold(ctx context.Context, h history.Hold) (history.Hold, error) {
+	return e.store.PlaceHold(ctx, h)
+}
+
+// ReleaseHold ends a hold, which stays on record. Releasing it twice changes nothing.
+func (e *Engine) ReleaseHold(ctx context.Context, id history.RunID, by, reason string) (history.Hold, error) {
+	return e.store.ReleaseHold(ctx, id, by, reason)
+}
+
+// Holds returns the legal holds, oldest first; the released ones too where all is set.
+func (e *Engine) Holds(ctx context.Context, all bool) ([]history.Hold, error) {
+	return e.store.Holds(ctx, all)
+}
+
+// Receipt returns the export receipt of a run; the error matches history.ErrNotFound where there is none.
+func (e *Engine) Receipt(ctx context.Context, id history.RunID) (history.Receipt, error) {
+	return e.store.Receipt(ctx, id)
+}
+
+// RetentionJournal returns up to limit entries from number from (1 is the first): holds placed and released, purges.
+func (e *Engine) RetentionJournal(ctx context.Context, from uint64, limit int) ([]history.Entry, error) {
+	return e.store.Journal(ctx, from, limit)
+}
+
+// Sweep deletes now what is due, and purges the tombstones that are. It returns what it did. The error matches
+// history.ErrFenced while another engine cleans up.
+func (e *Engine) Sweep(ctx context.Context, by string) (Swept, error) { return e.sweeper.sweep(ctx, by) }

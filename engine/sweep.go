@@ -1,0 +1,236 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/perdure/perdure/history"
+)
+
+// Swept is what a clean-up did.
+type Swept struct {
+	// Deleted, Exported and Purged count runs, runs and tombstones.
+	Deleted  int `json:"deleted"`
+	Exported int `json:"exported"`
+	Purged   int `json:"purged"`
+	// Held counts runs that are due and kept back by a legal hold or a live parent, Unexported those that wait for an
+	// export receipt.
+	Held       int `json:"held"`
+	Unexported int `json:"unexported"`
+	// Next is when the next run falls due; zero where none is known.
+	Next history.Time `json:"next,omitempty"`
+}
+
+const (
+	// sweepPage is how many due runs are looked at together.
+	sweepPage = 200
+	// sweepTTL is the lease of the clean-up, renewed with each page.
+	sweepTTL = time.Minute
+	// purgeEvery is how often tombstones are looked through: those that may not go yet are met again each time.
+	purgeEvery = time.Hour
+	// receiptWriters is how many receipts are written at once, so that they share commits.
+	receiptWriters = 64
+)
+
+// sweeper deletes what is due. It reads an index by time and sleeps: an idle one costs two look-ups in each Every.
+type sweeper struct {
+	store    Store
+	opts     RetentionOptions
+	log      *slog.Logger
+	owner    string
+	exportOf func(ctx context.Context, id history.RunID) (history.Export, error)
+
+	// mu is held over a sweep: the background's and an operator's do not mix.
+	mu sync.Mutex
+	// purged is when tombstones were last looked through. guarded by mu
+	purged history.Time
+}
+
+func newSweeper(e *Engine) *sweeper {
+	return &sweeper{
+		store: e.store, opts: e.opts.Retention, log: e.opts.Log, owner: "engine " + rand.Text(),
+		exportOf: e.Export,
+	}
+}
+
+// run sweeps until ctx ends or the store does.
+func (s *sweeper) run(ctx context.Context) {
+	for {
+		swept, err := s.sweep(ctx, "retention policy")
+		switch {
+		case ctx.Err() != nil, errors.Is(err, history.ErrFailed), errors.Is(err, history.ErrClosed), errors.Is(err, history.ErrReadOnly):
+			return
+		case errors.Is(err, history.ErrFenced):
+			s.log.Debug("somebody else cleans up", "error", err)
+		case err != nil:
+			s.log.Error("finished runs cannot be deleted; it is tried again", "error", err, "in", s.opts.Every)
+		case swept.Deleted+swept.Purged > 0:
+			s.log.Info("finished runs were deleted", "runs", swept.Deleted, "exported", swept.Exported, "tombstones purged", swept.Purged, "held", swept.Held)
+		}
+		t := time.NewTimer(s.opts.Every)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return
+		}
+	}
+}
+
+// sweep deletes everything that is due now.
+func (s *sweeper) sweep(ctx context.Context, by string) (out Swept, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := ExpiredQuery{Policy: s.opts.Policy, Limit: sweepPage}
+	for {
+		page, err := s.store.Expired(ctx, q)
+		if err != nil {
+			return out, fmt.Errorf("sweep: %w", err)
+		}
+		if err := s.clean(ctx, &page, &out); err != nil {
+			return out, fmt.Errorf("sweep: %w", err)
+		}
+		if q.After = page.Next; q.After == "" {
+			out.Next = page.NextDue
+			break
+		}
+	}
+	if err := s.purge(ctx, by, &out); err != nil {
+		return out, fmt.Errorf("purge tombstones: %w", err)
+	}
+	return out, nil
+}
+
+// clean deletes the runs of a page. Where there is nothing to do it asks for no lease.
+func (s *sweeper) clean(ctx context.Context, page *ExpiredPage, out *Swept) error {
+	out.Held += page.Held
+	runs := page.Runs
+	if len(page.Unexported) > 0 && s.opts.Exporter != nil {
+		if err := s.export(ctx, page.Unexported); err != nil {
+			return err
+		}
+		out.Exported += len(page.Unexported)
+		runs = append(runs, page.Unexported...)
+	} else {
+		out.Unexported += len(page.Unexported)
+	}
+	for more := page.Erasing; more || len(runs) > 0; {
+		token, err := s.store.LeaseCleanup(ctx, s.owner, sweepTTL)
+		if err != nil {
+			return err
+		}
+		began := time.Now()
+		if more {
+			if more, err = s.store.Erase(ctx, token); err != nil {
+				return err
+			}
+		} else {
+			d, err := s.store.Delete(ctx, token, s.opts.Policy, runs)
+			if err != nil {
+				return err
+			}
+			out.Deleted += len(d.Deleted)
+			runs, more = runs[d.Handled:], d.More
+		}
+		if err := rest(ctx, time.Since(began)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rest leaves the store to the others for as long as a batch had it.
+func rest(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// export writes runs away and records that. A crash in between exports a run twice: the newest receipt counts.
+func (s *sweeper) export(ctx context.Context, runs []history.RunID) error {
+	var receipts []history.Receipt
+	for _, id := range runs {
+		x, err := s.exportOf(ctx, id)
+		if errors.Is(err, history.ErrNotFound) {
+			continue
+		} else if err != nil {
+			return fmt.Errorf("export run %s: %w", id, err)
+		}
+		r, err := s.opts.Exporter.Export(ctx, x)
+		if err != nil {
+			return fmt.Errorf("export run %s: %w", id, err)
+		}
+		r.Run, r.Events, r.Head = id, x.Run.Seq, x.Run.Head
+		receipts = append(receipts, r)
+	}
+	if err := s.opts.Exporter.Sync(ctx); err != nil {
+		return fmt.Errorf("export of %d runs: %w", len(receipts), err)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(receiptWriters)
+	for _, r := range receipts {
+		g.Go(func() error { return s.store.PutReceipt(ctx, r) })
+	}
+	return g.Wait()
+}
+
+// purge deletes the tombstones that the policy lets go.
+func (s *sweeper) purge(ctx context.Context, by string, out *Swept) error {
+	var youngest time.Duration
+	for _, r := range s.opts.Policy {
+		if r.KeepTombstones > 0 && (youngest == 0 || r.KeepTombstones < youngest) {
+			youngest = r.KeepTombstones
+		}
+	}
+	now := s.store.Now()
+	if youngest == 0 || s.purged != 0 && now < s.purged.Add(purgeEvery) {
+		return nil
+	}
+	f := TombstoneFilter{DeletedBefore: now.Add(-youngest) + 1, Limit: sweepPage}
+	for {
+		page, err := s.store.Tombstones(ctx, f)
+		if err != nil {
+			return err
+		}
+		if len(page.Tombstones) > 0 {
+			n, err := s.purgePage(ctx, page.Tombstones, by)
+			if err != nil {
+				return err
+			}
+			out.Purged += n
+		}
+		if f.After = page.Next; f.After == "" {
+			s.purged = now
+			return nil
+		}
+	}
+}
+
+func (s *sweeper) purgePage(ctx context.Context, tombstones []history.Tombstone, by string) (purged int, err error) {
+	token, err := s.store.LeaseCleanup(ctx, s.owner, sweepTTL)
+	if err != nil {
+		return 0, err
+	}
+	var runs []history.RunID
+	for i := range tombstones {
+		runs = append(runs, tombstones[i].Run)
+	}
+	began := time.Now()
+	d, err := s.store.PurgeTombstones(ctx, token, s.opts.Policy, runs, by, "older than the policy keeps them")
+	if err != nil {
+		return 0, err
+	}
+	return len(d.Deleted), rest(ctx, time.Since(began))
+}
