@@ -66,6 +66,11 @@ type Facts interface {
 	// Resume makes a paused run ready. For any other it does nothing.
 	Resume(ctx context.Context, id history.RunID, by, reason string) (history.Run, error)
 
+	// Redeliver sends dead letter seq of run from to another run of its tenant, and takes it off the list in the same commit.
+	// It matches ErrNotFound where there is no such letter or run, ErrTerminal where the receiver is over, and what Deliver
+	// matches.
+	Redeliver(ctx context.Context, from history.RunID, seq uint64, to history.RunID, by string) (Delivery, error)
+
 	// PutDefinition keeps a workflow definition that is data, under its name and digest, and returns its version:
 	// the one it has, or one more than the newest of that name.
 	PutDefinition(ctx context.Context, name string, data []byte) (version int, err error)

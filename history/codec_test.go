@@ -80,7 +80,7 @@ func goldenState() history.State {
 
 func goldenItem() history.InboxItem {
 	return history.InboxItem{
-		Seq: 4, Kind: history.InboxAnswer, Name: "accept", Key: "q", AcceptedAt: at, Payload: []byte(`true`), Failure: failure(), By: "bob", Message: "fine",
+		Seq: 4, Kind: history.InboxAnswer, Name: "accept", Key: "q", AcceptedAt: at, Payload: []byte(`true`), Failure: failure(), By: "bob", Message: "fine", MovedTo: runB,
 	}
 }
 

@@ -185,6 +185,20 @@ type InboxItem struct {
 	Failure    *Failure  `cbor:"7,keyasint,omitempty" json:"failure,omitempty"`
 	By         string    `cbor:"8,keyasint,omitempty" json:"by,omitempty"`
 	Message    string    `cbor:"9,keyasint,omitempty" json:"message,omitempty"`
+	// MovedTo is where a dead letter was sent on to.
+	MovedTo RunID `cbor:"10,keyasint,omitzero" json:"movedTo,omitzero"`
+}
+
+// DeadLetter reports whether an item that no event consumed is shown as a dead letter: a signal that was not sent on.
+func (i *InboxItem) DeadLetter() bool { return i.Kind == InboxSignal && i.MovedTo == RunID{} }
+
+// Again is a dead letter of a run as it is sent on.
+func (i *InboxItem) Again(from RunID, by string) InboxItem {
+	text := "dead letter of run " + from.String()
+	if by != "" {
+		text += ", sent on by " + by
+	}
+	return InboxItem{Kind: i.Kind, Name: i.Name, Key: i.Key, Payload: i.Payload, By: i.By, Message: text}
 }
 
 // Timer is a row of the timer index: it wakes a run at an instant. Firing is idempotent, because the run decides

@@ -110,7 +110,7 @@ func (s *Store) Inbox(ctx context.Context, id history.RunID, after uint64) ([]hi
 // consumed, so that the fate of each inbox item can be told; they are not shown.
 func (s *Store) DeadLetters(ctx context.Context, id history.RunID) ([]history.InboxItem, error) {
 	items, err := s.items(ctx, "dead letters", bDead, id, 0)
-	return slices.DeleteFunc(items, func(i history.InboxItem) bool { return i.Kind != history.InboxSignal }), err
+	return slices.DeleteFunc(items, func(i history.InboxItem) bool { return !i.DeadLetter() }), err
 }
 
 func (s *Store) items(ctx context.Context, what string, b bucketID, id history.RunID, after uint64) (items []history.InboxItem, err error) {

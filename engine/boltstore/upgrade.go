@@ -43,10 +43,59 @@ func (s *Store) upgrade() error {
 			return err
 		}
 	}
+	if err := s.reindexReady(); err != nil {
+		return err
+	}
 	return s.db.Update(func(tx *bolt.Tx) error {
 		m.format = fileFormat
 		return m.write(tx)
 	})
+}
+
+// reindexReady builds the ready index anew: format 1 had neither tenants nor concurrency keys in its keys.
+func (s *Store) reindexReady() error {
+	err := s.db.Update(func(tx *bolt.Tx) error {
+		if err := tx.DeleteBucket([]byte(bReady.String())); err != nil {
+			return err
+		}
+		_, err := tx.CreateBucket([]byte(bReady.String()))
+		return err
+	})
+	var last []byte
+	for more := true; more && err == nil; {
+		err = s.db.Update(func(tx *bolt.Tx) (err error) {
+			last, more, err = reindexStates(&view{tx: tx, codec: s.codec}, last)
+			return err
+		})
+	}
+	return err
+}
+
+// reindexStates adds the runs that stand in a line to the ready index, from the one after last on.
+func reindexStates(v *view, last []byte) (next []byte, more bool, err error) {
+	n := 0
+	for k, rec := range v.scan(bStates, nil, last) {
+		if bytes.Equal(k, last) || len(k) != runLen || len(rec) < 8 {
+			continue
+		}
+		if n++; n > upgradeBatch {
+			return last, true, nil
+		}
+		last = bytes.Clone(k)
+		readyAt := timeOf(rec)
+		run, err := v.run(history.RunID(last))
+		if err != nil || readyAt == 0 {
+			continue
+		}
+		value := []byte{}
+		if run.Status == history.StatusBlocked {
+			value = u64(value, run.Epoch)
+		}
+		if err := v.bucket(bReady).Put(readyKey(&run.Spec, readyAt), value); err != nil {
+			return nil, false, err
+		}
+	}
+	return nil, false, nil
 }
 
 // indexEnded adds the runs that are over to the indexes of retention, from one row of the status index on.

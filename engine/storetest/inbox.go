@@ -20,6 +20,8 @@ func inboxScenarios() []scenario {
 		{"an item that is no signal is refused", signalInvalid},
 		{"a delivered outcome of a child is a duplicate the second time", childDelivered},
 		{"everything accepted before the time of a reading is in it", readingIsComplete},
+		{"a dead letter is sent on to another run, once, and is off the list", redeliver},
+		{"a dead letter that cannot be sent on stays", redeliverRefused},
 	}
 }
 
@@ -192,4 +194,74 @@ func readingIsComplete(e *env) {
 		before = at
 	}
 	wg.Wait()
+}
+
+// deadLetter ends a run and sends it a signal.
+func (e *env) deadLetter(key string) (history.RunID, history.InboxItem) {
+	e.Helper()
+	h := e.takeNew(key)
+	h.complete()
+	e.deliver(h.id, signal("paid", "p1", `1`), engine.DeadLetter)
+	dead, err := e.DeadLetters(e.ctx, h.id)
+	e.ok(err)
+	equal(e, "dead letters", len(dead), 1)
+	return h.id, dead[0]
+}
+
+func redeliver(e *env) {
+	from, letter := e.deadLetter("old")
+	to := e.takeNew("new")
+	to.receive("paid", 0)
+	d, err := e.Redeliver(e.ctx, from, letter.Seq, to.id, "op")
+	e.ok(err)
+	equal(e, "delivery", d, engine.Delivered)
+	e.reopen(0)
+	dead, err := e.DeadLetters(e.ctx, from)
+	e.ok(err)
+	equal(e, "dead letters left", len(dead), 0)
+	item := e.take().claim.Inbox[0]
+	equal(e, "name", item.Name, "paid")
+	equal(e, "id", item.Key, "p1")
+	equal(e, "payload", string(item.Payload), "1")
+	equal(e, "message", item.Message, "dead letter of run "+from.String()+", sent on by op")
+	_, err = e.Redeliver(e.ctx, from, letter.Seq, to.id, "op")
+	e.is(err, history.ErrNotFound)
+	e.deliver(from, signal("paid", "p1", `1`), engine.Duplicate)
+	e.deliver(from, signal("paid", "p2", `1`), engine.DeadLetter) // numbered after the one that went
+	dead, err = e.DeadLetters(e.ctx, from)
+	e.ok(err)
+	equal(e, "dead letters", len(dead), 1)
+	equal(e, "newer", dead[0].Seq > letter.Seq, true)
+}
+
+func redeliverRefused(e *env) {
+	from, letter := e.deadLetter("old")
+	over := e.takeNew("over")
+	over.complete()
+	live := e.begin("live")
+	e.deliver(live.ID, signal("paid", "p1", `2`), engine.Delivered)
+	foreign := specWith("foreign")
+	foreign.Tenant = "acme"
+	other, _, err := e.Start(e.ctx, history.Start{Spec: foreign})
+	e.ok(err)
+	for _, tc := range []struct {
+		from history.RunID
+		seq  uint64
+		to   history.RunID
+		want error
+	}{
+		{from, letter.Seq, over.id, history.ErrTerminal},
+		{from, letter.Seq, from, history.ErrTerminal},
+		{from, letter.Seq, live.ID, history.ErrConflict}, // it has the id with another content
+		{from, letter.Seq, other.ID, history.ErrNotFound},
+		{from, letter.Seq + 1, live.ID, history.ErrNotFound},
+		{history.NewRunID(1), 1, live.ID, history.ErrNotFound},
+		{from, letter.Seq, history.NewRunID(1), history.ErrNotFound},
+	} {
+		_, err := e.Redeliver(e.ctx, tc.from, tc.seq, tc.to, "op")
+		e.is(err, tc.want)
+	}
+	dead, err := e.DeadLetters(e.ctx, from)
+	e.ok(err)
+	equal(e, "dead letters left", len(dead), 1)
 }

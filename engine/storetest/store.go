@@ -39,6 +39,7 @@ func closedRefuses(e *env) {
 		"answer":     func() error { return s.Answer(e.ctx, h.id, answer("q", ``)) },
 		"cancel":     func() error { _, err := s.Cancel(e.ctx, h.id, "", ""); return err },
 		"pause":      func() error { _, err := s.Pause(e.ctx, h.id, "", ""); return err },
+		"redeliver":  func() error { _, err := s.Redeliver(e.ctx, h.id, 1, h.id, ""); return err },
 		"resume":     func() error { _, err := s.Resume(e.ctx, h.id, "", ""); return err },
 		"terminate":  func() error { _, err := s.Terminate(e.ctx, h.id, "", ""); return err },
 		"run":        func() error { _, err := s.Run(e.ctx, h.id); return err },

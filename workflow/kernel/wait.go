@@ -144,7 +144,7 @@ func (x *Execution) openReceive(o *operation, spec ReceiveSpec) {
 func signalReceived(o *operation, item history.InboxItem) history.Event {
 	return history.Event{
 		Kind: history.SignalReceived, Position: o.pos, Op: o.op, Name: item.Name, Key: item.Key, By: item.By,
-		Inbox: item.Seq, Payload: item.Payload,
+		Inbox: item.Seq, Payload: item.Payload, Message: item.Message,
 	}
 }
 

@@ -140,7 +140,7 @@ func (s *Store) Timers(ctx context.Context, id history.RunID) (timers []history.
 // DeadLetters implements engine.Store.
 func (s *Store) DeadLetters(ctx context.Context, id history.RunID) (items []history.InboxItem, err error) {
 	err = s.read(ctx, "dead letters", id, func(r *run) error {
-		items = slices.DeleteFunc(copyItems(r.dead, 0), func(i history.InboxItem) bool { return i.Kind != history.InboxSignal })
+		items = slices.DeleteFunc(copyItems(r.dead, 0), func(i history.InboxItem) bool { return !i.DeadLetter() })
 		return nil
 	})
 	return items, err
