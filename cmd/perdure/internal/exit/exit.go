@@ -68,7 +68,7 @@ var table = []struct {
 	code Code
 	hint string
 }{
-	{history.ErrLocked, Conflict, "one server owns a state folder at a time; the commands runs, show, call and the others use the one that runs"},
+	{history.ErrLocked, Conflict, "one server owns a state folder at a time: use the one that runs (perdure status), or end it (perdure stop)"},
 	{history.ErrFull, Failed, "make room on the disk; nothing that was acknowledged is lost"},
 	{history.ErrCorrupt, Failed, "restore a backup of the state folder, or move the folder away to start anew"},
 	{history.ErrFormat, Failed, "this is no store of this program, or one of a later version"},
