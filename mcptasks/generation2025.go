@@ -3,6 +3,7 @@ package mcptasks
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -169,6 +170,9 @@ func (s *Server) listTasks2025(ctx context.Context, _ *mcp.ServerSession, p *lis
 		cursor = p.Cursor
 	}
 	runs, next, err := s.lister().RunsOf(ctx, r.caller.Tenant, r.caller.Principal, cursor, page)
+	if errors.Is(err, history.ErrInvalid) {
+		return nil, invalidParams("cursor: not one that a page came with")
+	}
 	if err != nil {
 		return nil, s.protocolError(ctx, methodList, err)
 	}

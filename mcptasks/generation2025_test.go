@@ -388,7 +388,7 @@ func TestOlderGenerationListsTheCallersTasksOnly(t *testing.T) {
 	if strings.Contains(m.raw, his) {
 		t.Errorf("another caller's task is listed: %s", m.raw)
 	}
-	if m := alice.send(`{"jsonrpc":"2.0","id":3,"method":"tasks/list","params":{"cursor":"bad"}}`); m.Error == nil {
+	if m := alice.send(`{"jsonrpc":"2.0","id":3,"method":"tasks/list","params":{"cursor":"bad"}}`); m.code() != -32602 || !strings.Contains(m.raw, "cursor") {
 		t.Errorf("a bad cursor: %s", m.raw)
 	}
 }

@@ -43,6 +43,11 @@ func newService(t testing.TB, defs ...workflow.Definition) *service {
 
 func openService(t testing.TB, path string, defs ...workflow.Definition) *service {
 	t.Helper()
+	return openServiceWith(t, mcptasks.Options{}, path, defs...)
+}
+
+func openServiceWith(t testing.TB, opts mcptasks.Options, path string, defs ...workflow.Definition) *service {
+	t.Helper()
 	store, err := boltstore.Open(path, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +56,7 @@ func openService(t testing.TB, path string, defs ...workflow.Definition) *servic
 	if s.engine, err = engine.New(store, engine.Options{Workflows: defs, Log: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
-	if s.server, err = mcptasks.NewServer(s.engine, mcptasks.Options{}); err != nil {
+	if s.server, err = mcptasks.NewServer(s.engine, opts); err != nil {
 		t.Fatal(err)
 	}
 	var routes []mcptasks.Route
