@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -227,7 +228,7 @@ func (h *held) batch(a *kernel.Activation) history.Batch {
 		Run: h.id, Token: h.token, After: h.run.Seq, Head: h.run.Head, Events: a.Events,
 		Set: a.Set, Clear: a.Clear, Open: a.Open, Close: a.Close, Consume: a.Consume,
 		InboxSeen: a.InboxSeen, DecidedAt: a.DecidedAt, Children: a.Children, Cancels: a.Cancels, Next: a.Next,
-		Reason: a.Warning,
+		Reason: cmp.Or(a.Waits, a.Warning),
 	}
 	if a.Diverged != nil {
 		b.Reason = a.Diverged.Error()

@@ -48,6 +48,8 @@ type Activation struct {
 	Wake history.Time
 	// Warning is set while the history nears its limit.
 	Warning string
+	// Waits says what an operator must decide; empty where nothing waits for one.
+	Waits string
 }
 
 // Empty reports whether there is nothing to commit.

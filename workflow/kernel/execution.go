@@ -105,6 +105,7 @@ type Execution struct {
 	closed           bool
 	diverged         *Divergence
 	unloading        bool
+	held             bool // some ambiguous step waited for an operator
 
 	out Activation
 }
@@ -340,6 +341,9 @@ func (x *Execution) finish() {
 		out.Next = history.NextRunning
 	default:
 		out.Next = history.NextWaiting
+	}
+	if !x.closed && !x.continued {
+		out.Waits = x.undecided()
 	}
 	if d := x.earliest(); d != nil {
 		out.Wake = d.at

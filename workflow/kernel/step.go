@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/perdure/perdure/history"
@@ -160,7 +161,7 @@ func (x *Execution) resumeSteps() {
 // ambiguous settles an at-most-once step that had begun when its process ended: nobody knows whether it took effect.
 func (x *Execution) ambiguous(o *operation) {
 	if o.step.spec.Operator {
-		o.step.held = true
+		o.step.held, x.held = true, true
 		return
 	}
 	x.failStep(o, &history.Failure{
@@ -187,6 +188,23 @@ func (x *Execution) operatorDecided(item history.InboxItem) {
 	default:
 		x.failStep(o, &history.Failure{Kind: history.FailureAmbiguous, Final: true, Message: "an operator decided that the step failed"})
 	}
+}
+
+// undecided says which ambiguous steps wait for an operator.
+func (x *Execution) undecided() string {
+	if !x.held {
+		return ""
+	}
+	var steps []string
+	for _, o := range x.openOps() {
+		if o.op == OpStep && o.step.held {
+			steps = append(steps, string(o.pos))
+		}
+	}
+	if len(steps) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("waits for an operator to decide the at-most-once step %s, which may or may not have taken effect", strings.Join(steps, ", "))
 }
 
 // openOps are the open operations in the order of their branches: one that does not depend on when they were entered,
