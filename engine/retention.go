@@ -70,4 +70,6 @@ func (e *Engine) RetentionJournal(ctx context.Context, from uint64, limit int) (
 
 // Sweep deletes now what is due, and purges the tombstones that are. It returns what it did. The error matches
 // history.ErrFenced while another engine cleans up.
-func (e *Engine) Sweep(ctx context.Context, by string) (Swept, error) { return e.sweeper.sweep(ctx, by) }
+func (e *Engine) Sweep(ctx context.Context, by string) (Swept, error) {
+	return e.sweeper.sweep(ctx, by)
+}

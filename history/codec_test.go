@@ -91,6 +91,33 @@ func goldenQuestion() history.Interrupt {
 	}
 }
 
+func goldenTombstone() history.Tombstone {
+	return history.Tombstone{
+		Run: runA, Tenant: "acme", Key: "order-1", TaskID: "task", Workflow: "order", Version: 2, Status: history.StatusFailed, CreatedAt: at,
+		ClosedAt: at.Add(1), DeletedAt: at.Add(2), Events: 9, Head: history.Sum([]byte("h")), InputDigest: history.Sum([]byte("in")),
+	}
+}
+
+func goldenHold() history.Hold {
+	tenant := "acme"
+	return history.Hold{
+		ID: runA, Scope: history.HoldWorkflow, Run: runB, Workflow: "order", Tenant: &tenant, By: "counsel", Reason: "case 7", PlacedAt: at,
+		ReleasedBy: "bob", ReleaseReason: "case closed", ReleasedAt: at.Add(1),
+	}
+}
+
+func goldenReceipt() history.Receipt {
+	return history.Receipt{
+		Run: runA, At: at, Destination: "/srv/runs.jsonl", Digest: history.Sum([]byte("line")), Bytes: 4, Events: 9, Head: history.Sum([]byte("h")),
+	}
+}
+
+func goldenEntry() history.Entry {
+	return history.Entry{
+		Seq: 3, At: at, Verb: "purge tombstones", By: "op", Reason: "yearly", Subject: "hold", From: runA, To: runB, Count: 12,
+	}
+}
+
 // goldenRecords encodes all of them under their names.
 func goldenRecords(t *testing.T) (names []string, records map[string][]byte) {
 	t.Helper()
@@ -118,6 +145,15 @@ func goldenRecords(t *testing.T) (names []string, records map[string][]byte) {
 	add("inbox item", rec, err)
 	rec, err = history.Encode(c, &q)
 	add("interrupt", rec, err)
+	stone, hold, receipt, entry := goldenTombstone(), goldenHold(), goldenReceipt(), goldenEntry()
+	rec, err = history.Encode(c, &stone)
+	add("tombstone", rec, err)
+	rec, err = history.Encode(c, &hold)
+	add("hold", rec, err)
+	rec, err = history.Encode(c, &receipt)
+	add("receipt", rec, err)
+	rec, err = history.Encode(c, &entry)
+	add("journal entry", rec, err)
 	return names, records
 }
 

@@ -2,7 +2,6 @@ package mcptasks
 
 import (
 	"encoding/json"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"pgregory.net/rapid"
 
 	"github.com/perdure/perdure/history"
 )
@@ -242,37 +240,6 @@ func TestToolResultForMappers(t *testing.T) {
 	}
 	if m := h.task(methodGet, id, nil); m.code() != -32603 || strings.Contains(m.raw, "mapper") {
 		t.Errorf("%s", m.raw)
-	}
-}
-
-func TestHandleLife(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		retention := time.Duration(rapid.Int64Range(1, int64(200*365*24*time.Hour)).Draw(t, "retention"))
-		age := time.Duration(rapid.Int64Range(0, int64(90*365*24*time.Hour)).Draw(t, "age"))
-		life := handleLife(retention, age)
-		if life != math.MaxInt64 && (life-retention < age || life%retention != 0) {
-			t.Fatalf("%s at age %s gives %s", retention, age, life)
-		}
-		// It is the checklist's formula, wherever floating point can tell.
-		exponent := math.Log2(float64(age)/float64(retention) + 1)
-		if exact := math.Abs(exponent-math.Round(exponent)) > 1e-9; exact && life != math.MaxInt64 && life != retention<<int(math.Ceil(exponent)) {
-			t.Fatalf("%s at age %s gives %s, the exponent is %g", retention, age, life, exponent)
-		}
-		// A client that saw the life at some age is told of the next one before that has passed.
-		if later := handleLife(retention, life); later <= life && life < math.MaxInt64/2 {
-			t.Fatalf("at age %s it is still %s", life, later)
-		}
-		if handleLife(retention, age+1) < life {
-			t.Fatal("it shrinks")
-		}
-	})
-	if handleLife(0, time.Hour) != 0 {
-		t.Error("unlimited retention has a limit")
-	}
-	for age, want := range map[time.Duration]time.Duration{0: 1, time.Hour: 2, time.Hour + 1: 4, 3 * time.Hour: 4, 7*time.Hour + 1: 16} {
-		if got := handleLife(time.Hour, age); got != want*time.Hour {
-			t.Errorf("at age %s: %s, want %d h", age, got, want)
-		}
 	}
 }
 

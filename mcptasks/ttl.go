@@ -7,28 +7,7 @@ import (
 	"github.com/perdure/perdure/history"
 )
 
-// handleLife returns how long after its creation a task can be read, given the run's retention and its age: its
-// present age where it is alive, its age at the end where it is over. Zero retention is for ever, and so is the answer.
-//
-// It is retention × 2^⌈log2(age/retention + 1)⌉, that is the smallest retention × 2^k that covers age + retention. So
-// it is never short, and changes rarely: a live run's handle never runs out, and a client that keeps the value that
-// it saw last learns of the extension before that value has passed. It is derived, never stored.
-func handleLife(retention, age time.Duration) time.Duration {
-	if retention <= 0 {
-		return 0
-	}
-	age = max(age, 0)
-	life := retention
-	for life-retention < age {
-		if life > math.MaxInt64/2 {
-			return math.MaxInt64
-		}
-		life *= 2
-	}
-	return life
-}
-
-// ttlMs is handleLife in the wire's form, for a run at an instant.
+// ttlMs is history.HandleLife in the wire's form, for a run at an instant.
 func ttlMs(r *history.Run, now history.Time) *int64 {
 	if r.Retention <= 0 {
 		return nil
@@ -37,7 +16,7 @@ func ttlMs(r *history.Run, now history.Time) *int64 {
 	if r.Status.Terminal() {
 		end = r.ClosedAt
 	}
-	ms := int64(math.Ceil(float64(handleLife(r.Retention, end.Sub(r.CreatedAt))) / float64(time.Millisecond)))
+	ms := int64(math.Ceil(float64(history.HandleLife(r.Retention, end.Sub(r.CreatedAt))) / float64(time.Millisecond)))
 	return &ms
 }
 

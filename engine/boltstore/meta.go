@@ -11,7 +11,7 @@ import (
 // fileFormat is the version of the file: of its buckets, keys and values. A store opens files up to it.
 //
 //	1  the first
-//	2  retention: the buckets from bExpiring on (see upgrade.go)
+//	2  retention: the buckets from bExpiring on; tenants and concurrency keys in the keys of ready (see upgrade.go)
 const fileFormat = 2
 
 // bucketsOf returns how many buckets a file of a format has: formats only add.

@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"bytes"
+	"fmt"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -11,8 +12,8 @@ import (
 // upgradeBatch bounds the rows of one transaction of an upgrade.
 const upgradeBatch = 1000
 
-// upgrade brings a file of an older format up to this one. A crash in between leaves a file of the old format, with some
-// rows that it does not know; the next upgrade begins anew.
+// upgrade brings a file of an older format up to this one. A crash in between leaves one that only this format
+// or a later one can use: the next upgrade begins anew.
 func (s *Store) upgrade() error {
 	var m meta
 	err := s.db.View(func(tx *bolt.Tx) (err error) {
@@ -23,6 +24,9 @@ func (s *Store) upgrade() error {
 		return err
 	}
 	err = s.db.Update(func(tx *bolt.Tx) error {
+		if err := tx.DeleteBucket([]byte(bReady.String())); err != nil { // its keys have other fields now
+			return err
+		}
 		for b := range nBuckets {
 			if _, err := tx.CreateBucketIfNotExists([]byte(b.String())); err != nil {
 				return err
@@ -36,7 +40,7 @@ func (s *Store) upgrade() error {
 	var last []byte
 	for more := true; more; {
 		err := s.db.Update(func(tx *bolt.Tx) (err error) {
-			last, more, err = indexEnded(&view{tx: tx, codec: s.codec}, last)
+			last, more, err = indexRuns(&view{tx: tx, codec: s.codec}, last)
 			return err
 		})
 		if err != nil {
@@ -98,11 +102,8 @@ func reindexStates(v *view, last []byte) (next []byte, more bool, err error) {
 	return nil, false, nil
 }
 
-// indexEnded adds the runs that are over to the indexes of retention, from one row of the status index on.
-func indexEnded(v *view, last []byte) (next []byte, more bool, err error) {
-	if last == nil {
-		last = []byte{byte(history.StatusCompleted)}
-	}
+// indexRuns adds the runs to the indexes that are new or have other keys than before, from one row of the status index on.
+func indexRuns(v *view, last []byte) (next []byte, more bool, err error) {
 	n := 0
 	for k := range v.scan(bStatus, nil, last) {
 		if bytes.Equal(k, last) {
@@ -116,11 +117,27 @@ func indexEnded(v *view, last []byte) (next []byte, more bool, err error) {
 		if err != nil {
 			continue // damage is for Verify to name: it must not keep the file closed
 		}
-		if b, key := expiryRow(&run); key != nil {
-			if err := v.bucket(b).Put(key, nil); err != nil {
-				return nil, false, err
-			}
+		if err := v.indexRun(&run); err != nil {
+			return nil, false, fmt.Errorf("run %s: %w", run.ID, err)
 		}
 	}
 	return nil, false, nil
+}
+
+func (v *view) indexRun(run *history.Run) error {
+	if run.Status.Terminal() {
+		if b, key := expiryRow(run); key != nil {
+			return v.bucket(b).Put(key, nil)
+		}
+		return nil
+	}
+	_, readyAt, err := v.state(run.ID)
+	if err != nil || readyAt == 0 {
+		return err
+	}
+	var value []byte
+	if run.Status == history.StatusBlocked {
+		value = u64(nil, run.Epoch)
+	}
+	return v.bucket(bReady).Put(readyKey(&run.Spec, readyAt), value)
 }

@@ -28,6 +28,16 @@ func downgrade(t *testing.T, path string) {
 				return err
 			}
 		}
+		if err := tx.DeleteBucket([]byte("ready")); err != nil {
+			return err
+		}
+		ready, err := tx.CreateBucket([]byte("ready"))
+		if err != nil {
+			return err
+		}
+		if err := ready.Put([]byte("a row with the fields of format 1"), nil); err != nil {
+			return err
+		}
 		return tx.Bucket([]byte("meta")).Put([]byte("format"), binary.BigEndian.AppendUint64(nil, 1))
 	})
 	if err != nil {
@@ -91,6 +101,10 @@ func TestUpgradeFromFormat1(t *testing.T) {
 	clock.Advance(time.Hour)
 	s = open(t, path, opts)
 	verify(t, s)
+	claims, err := s.Claim(t.Context(), engine.ClaimRequest{Owner: "w", Workflows: []history.WorkflowKey{{Name: "w", Version: 1}}, Max: 100, TTL: time.Minute})
+	if err != nil || len(claims) != 10 {
+		t.Errorf("%d runs can be claimed, %v, want 10", len(claims), err)
+	}
 	token, err := s.LeaseCleanup(t.Context(), "test", time.Hour)
 	if err != nil {
 		t.Fatal(err)
