@@ -48,7 +48,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "xdg"))
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("GORACE", os.Getenv("GORACE"))
-			env.Defer(func() { killLeftOvers(filepath.Join(env.WorkDir, "xdg", "perdure")) })
+			env.Defer(func() { killServersOf(env.WorkDir) })
 			return nil
 		},
 		Condition: func(name string) (bool, error) {
@@ -64,24 +64,6 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		Deadline:            time.Now().Add(2 * patience), // a command that hangs is shown, with what it had written
 	})
-}
-
-// killLeftOvers ends the detached servers of a script that did not get as far as its perdure stop.
-func killLeftOvers(folder string) {
-	states, _ := filepath.Glob(filepath.Join(folder, "*")) // the pattern is good
-	for _, path := range states {
-		dir, err := state.At(path)
-		if err != nil {
-			continue
-		}
-		s, err := admin.NewClient(dir).Server(context.Background())
-		if err != nil {
-			continue
-		}
-		if p, err := os.FindProcess(s.PID); err == nil {
-			_ = p.Kill()
-		}
-	}
 }
 
 // server is the running server of a script.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
 	"github.com/perdure/perdure/cmd/perdure/internal/state"
+	"github.com/perdure/perdure/engine/boltstore"
 )
 
 // Mode says what a server serves beside its local socket.
@@ -43,6 +44,15 @@ type Options struct {
 	Reload  <-chan struct{}
 	Version string
 	Log     *slog.Logger
+}
+
+// storeOptions are the store's. A server that ends by itself was started by a launcher, which tries again where another
+// has the lock: it does not wait for it, lest the loser of a race become the server after the winner has left.
+func (o *Options) storeOptions() *boltstore.Options {
+	if o.IdleExit > 0 {
+		return &boltstore.Options{LockTimeout: time.Millisecond}
+	}
+	return nil
 }
 
 // CheckAddress refuses an address that is not on the loopback interface, and returns it in the form to listen on.

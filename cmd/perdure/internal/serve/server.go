@@ -87,7 +87,7 @@ func (s *server) open(ctx context.Context) (l listeners, err error) {
 	if err != nil {
 		return l, err
 	}
-	if s.store, err = boltstore.Open(s.opts.Dir.Database(), nil); err != nil {
+	if s.store, err = boltstore.Open(s.opts.Dir.Database(), s.opts.storeOptions()); err != nil {
 		return l, err
 	}
 	log := s.opts.Log
