@@ -19,6 +19,9 @@ func measure(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if !p.postgres {
+		spec.Postgres = ""
+	}
 	result, err := workload.Run(ctx, spec, p.open())
 	if err != nil {
 		return err

@@ -8,5 +8,6 @@
 //
 // # Rules
 //
-// A peer that may lose what it acknowledged is shown and never compared with: durability is the price of the numbers.
+// A peer that may lose what it acknowledged is shown and never compared with: durability is the price of the numbers. A
+// value in parentheses is of a process whose server did part of the work, and is not compared either.
 package report

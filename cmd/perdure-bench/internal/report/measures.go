@@ -7,6 +7,8 @@ type measure struct {
 	key, label string
 	// better is the direction that wins.
 	better direction
+	// process says that it is of the engine's process only: what a server did is not in it.
+	process bool
 }
 
 type direction int
@@ -19,29 +21,29 @@ const (
 
 // measures lists what is shown of a workload.
 func measures(w workload.Name) []measure {
-	p50, p99 := measure{workload.P50, "p50, ms", lower}, measure{workload.P99, "p99, ms", lower}
+	p50, p99 := measure{key: workload.P50, label: "p50, ms", better: lower}, measure{key: workload.P99, label: "p99, ms", better: lower}
 	switch w {
 	case workload.W1, workload.W2:
 		return []measure{
-			{workload.RunsPerSecond, "runs/s", higher},
+			{key: workload.RunsPerSecond, label: "runs/s", better: higher},
 			p50, p99,
-			{workload.CPUPerRun, "CPU per run, µs", lower},
-			{workload.WrittenPerRun, "written per run, bytes", lower},
+			{key: workload.CPUPerRun, label: "CPU per run, µs", better: lower, process: true},
+			{key: workload.WrittenPerRun, label: "written per run, bytes", better: lower, process: true},
 		}
 	case workload.W3, workload.W5:
 		return []measure{p50, p99}
 	case workload.W4:
-		return []measure{{workload.P50, "late p50, ms", lower}, {workload.P99, "late p99, ms", lower}}
+		return []measure{{key: workload.P50, label: "late p50, ms", better: lower}, {key: workload.P99, label: "late p99, ms", better: lower}}
 	case workload.W4M:
-		return []measure{{workload.AnonPerRun, "RssAnon per run, bytes", lower}, {workload.FilePerRun, "RssFile per run, bytes", neither}}
+		return []measure{{key: workload.AnonPerRun, label: "RssAnon per run, bytes", better: lower, process: true}, {key: workload.FilePerRun, label: "RssFile per run, bytes", better: neither, process: true}}
 	case workload.W5T:
-		return []measure{{workload.SignalsPerSecond, "signals/s", higher}}
+		return []measure{{key: workload.SignalsPerSecond, label: "signals/s", better: higher}}
 	case workload.W6:
 		return []measure{
-			{workload.RunsPerSecond, "runs/s after kill -9", higher}, {workload.Runs, "runs found", neither}, {workload.StepsAgain, "steps done again", neither},
+			{key: workload.RunsPerSecond, label: "runs/s after kill -9", better: higher}, {key: workload.Runs, label: "runs found", better: neither}, {key: workload.StepsAgain, label: "steps done again", better: neither},
 		}
 	case workload.W7:
-		return []measure{{workload.StepMS, "ms per step", lower}, {workload.LastToFirst, "last tenth : first", lower}}
+		return []measure{{key: workload.StepMS, label: "ms per step", better: lower}, {key: workload.LastToFirst, label: "last tenth : first", better: lower}}
 	}
 	return nil
 }

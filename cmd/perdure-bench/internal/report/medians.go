@@ -12,6 +12,8 @@ type value struct {
 	rounds int // that gave a value
 	// unsupported: the peer has no notion of the workload. durable: what it acknowledged survives a power cut.
 	unsupported, durable bool
+	// partly: a server did part of the work, and the measure is of the engine's process.
+	partly bool
 }
 
 func median(v []float64) float64 {
@@ -25,7 +27,7 @@ func median(v []float64) float64 {
 	return v[len(v)/2]
 }
 
-func valueOf(c *sitting.CellRecord, peer, key string) value {
+func valueOf(c *sitting.CellRecord, peer string, m measure) value {
 	var out value
 	var all []float64
 	for _, r := range c.Results {
@@ -33,7 +35,8 @@ func valueOf(c *sitting.CellRecord, peer, key string) value {
 			continue
 		}
 		out.unsupported, out.durable = r.Unsupported, r.Durability.Full
-		if v, ok := r.Values[key]; ok {
+		out.partly = r.Server && m.process
+		if v, ok := r.Values[m.key]; ok {
 			all = append(all, v)
 		}
 	}
@@ -46,7 +49,7 @@ func best(vs []value, d direction) int {
 	at := -1
 	for i, v := range vs {
 		switch {
-		case v.rounds == 0 || !v.durable || d == neither:
+		case v.rounds == 0 || !v.durable || v.partly || d == neither:
 		case at < 0, d == higher && v.median > vs[at].median, d == lower && v.median < vs[at].median:
 			at = i
 		}

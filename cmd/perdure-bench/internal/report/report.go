@@ -70,7 +70,7 @@ func (r *Report) addCell(c *sitting.CellRecord, peers []string) {
 		row := []string{"", m.label}
 		var vs []value
 		for _, p := range peers {
-			v := valueOf(c, p, m.key)
+			v := valueOf(c, p, m)
 			vs = append(vs, v)
 			row = append(row, show(v))
 		}
@@ -94,6 +94,8 @@ func show(v value) string {
 		return "–"
 	case v.rounds == 0:
 		return "failed"
+	case v.partly:
+		return "(" + number(v.median) + ")"
 	}
 	return number(v.median)
 }

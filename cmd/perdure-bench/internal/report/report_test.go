@@ -9,10 +9,10 @@ import (
 	"github.com/perdure/perdure/cmd/perdure-bench/internal/workload"
 )
 
-// record has three rounds of W1 on this engine, a slower durable peer, a faster one that is not durable, and one that
-// has no such thing.
+// record has three rounds of W1 on this engine, a slower durable peer, a faster one that is not durable, one that has
+// no such thing, and one round of a peer with a server.
 func record() (*sitting.Record, []string) {
-	peers := []string{"perdure", "slow", "reckless", "queue"}
+	peers := []string{"perdure", "slow", "reckless", "queue", "served"}
 	c := sitting.CellRecord{
 		Cell: sitting.Cell{
 			Spec: workload.Spec{Workload: workload.W1, Clients: 64},
@@ -36,7 +36,10 @@ func record() (*sitting.Record, []string) {
 		add("slow", true, f/30, 50, 2000)
 		add("reckless", false, f*2, 1, 10)
 	}
-	c.Results = append(c.Results, &workload.Result{Peer: "queue", Unsupported: true})
+	c.Results = append(c.Results, &workload.Result{Peer: "queue", Unsupported: true}, &workload.Result{
+		Peer: "served", Durability: peer.Durability{Full: true}, Server: true,
+		Values: map[string]float64{workload.RunsPerSecond: 10, workload.CPUPerRun: 1},
+	})
 	return &sitting.Record{Rounds: 3, Cells: []sitting.CellRecord{c}}, peers
 }
 
@@ -50,10 +53,10 @@ func TestMarkdown(t *testing.T) {
 		"| perdure |  | yes |  | 15 of 15 |",
 		"| reckless |  | no |  | 15 of 15 |",
 		"| W1 | fdatasync: 3.00 ms growing, 1.00 in place |",
-		"|  | runs/s | 3000 | 100 | 6000 | – | 30.0 : slow | ratio ≥ 20.0: met |",
-		"|  | p50, ms | 6.00 | 50.0 | 1.00 | – | 0.12 : slow | ratio ≤ 0.10: missed |",
-		"|  | CPU per run, µs | 90.0 | 2000 | 10.0 | – | 0.04 : slow | value ≤ 100: met |",
-		"|  | p99, ms | failed | failed | failed | – |  |  |",
+		"|  | runs/s | 3000 | 100 | 6000 | – | 10.0 | 30.0 : slow | ratio ≥ 20.0: met |",
+		"|  | p50, ms | 6.00 | 50.0 | 1.00 | – | failed | 0.12 : slow | ratio ≤ 0.10: missed |",
+		"|  | CPU per run, µs | 90.0 | 2000 | 10.0 | – | (1.00) | 0.04 : slow | value ≤ 100: met |",
+		"|  | p99, ms | failed | failed | failed | – | failed |  |  |",
 		"- failed: W1: round 1, slow: it fell over",
 	} {
 		if !strings.Contains(b.String(), want) {

@@ -14,6 +14,8 @@ type Result struct {
 	// Unsupported says that the engine has no notion of the workload: there are no values.
 	Unsupported bool            `json:"unsupported,omitempty"`
 	Durability  peer.Durability `json:"durability"`
+	// Server says that a server outside this process did part of the work: its CPU, writes and memory are in no value.
+	Server bool `json:"server,omitempty"`
 	// Values are the measures by their key, in the unit that the key ends in.
 	Values map[string]float64 `json:"values,omitempty"`
 	// Series is the milliseconds per step of each tenth of W7.

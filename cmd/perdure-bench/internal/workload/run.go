@@ -22,7 +22,7 @@ type measurement struct {
 // Run runs the workload and closes the engine. W6Crash leaves it open, for the caller to be killed.
 func Run(ctx context.Context, s Spec, e peer.Engine) (*Result, error) {
 	m := &measurement{Spec: s, engine: e, marks: &peer.Marks{}, result: &Result{
-		Workload: s.Workload, Peer: s.Peer, Clients: s.Clients, Values: make(map[string]float64),
+		Workload: s.Workload, Peer: s.Peer, Clients: s.Clients, Server: s.Postgres != "", Values: make(map[string]float64),
 	}}
 	if err := m.run(ctx); err != nil {
 		return nil, fmt.Errorf("%s on %s: %w", s.Workload, s.Peer, err)

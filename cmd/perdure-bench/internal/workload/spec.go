@@ -36,7 +36,7 @@ type Spec struct {
 	Sleep time.Duration
 	// Dir is where the engine keeps its files; it is empty at first.
 	Dir string
-	// Postgres is the address of a server, for the peers on one.
+	// Postgres is the address of a server, "" for a peer that uses none.
 	Postgres string
 	// Profile, where it is set, is the prefix of the names of a CPU and an allocation profile.
 	Profile string
