@@ -3,6 +3,8 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -201,6 +203,41 @@ func TestPatchedKeepsOldRunsOnTheOldWay(t *testing.T) {
 		}
 		if got := result(env, fresh); got != "new" {
 			t.Errorf("the fresh run went the %s way", got)
+		}
+	})
+}
+
+func TestChildrenOnAQueueUnderAConcurrencyKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var busy, most atomic.Int32
+		child := workflow.Define("child", 1, func(ctx workflow.Context, _ int) (int, error) {
+			return workflow.Step(ctx, "work", func(context.Context) (int, error) {
+				most.Store(max(most.Load(), busy.Add(1)))
+				defer busy.Add(-1)
+				time.Sleep(time.Minute) // fake time
+				return 1, nil
+			})
+		})
+		parent := workflow.Define("parent", 1, func(ctx workflow.Context, n int) (int, error) {
+			items := make([]int, n)
+			for i := range items {
+				items[i] = i
+			}
+			done, err := workflow.Each(ctx, "all", items, strconv.Itoa, func(ctx workflow.Context, i int) (int, error) {
+				return workflow.Child(ctx, "c", child, i, workflow.OnQueue("bulk", 3), workflow.OneOf("printer", 2))
+			})
+			return len(done), err
+		})
+		env := newEnv(t, parent, child)
+		if got := result(env, start(env, parent, 6)); got != 6 {
+			t.Errorf("%d children ended, want 6", got)
+		}
+		if n := most.Load(); n != 2 {
+			t.Errorf("%d children ran at once, want 2", n)
+		}
+		page, err := env.List(t.Context(), engine.Filter{Workflow: "child"})
+		if err != nil || len(page.Runs) != 6 || page.Runs[0].Queue != "bulk" || page.Runs[0].Priority != 3 {
+			t.Errorf("children: %+v, %v", page.Runs, err)
 		}
 	})
 }

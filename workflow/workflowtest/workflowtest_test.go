@@ -76,3 +76,21 @@ func TestRefund(t *testing.T) {
 		})
 	}
 }
+
+func TestCodeThatDoesNotFitBlocksARunUntilOneThatDoes(t *testing.T) {
+	workflowtest.Run(t, func(_ *testing.T, env *workflowtest.Env) {
+		workflowtest.Stub(env, "charge", func(context.Context) (string, error) { return "r1", nil })
+		run := workflowtest.Start(env, refundV1, order{"o1"})
+		run.Until(workflowtest.Waiting)
+		env.Restart(workflow.Define("refund", 1, func(ctx workflow.Context, _ order) (string, error) {
+			return "", workflow.Sleep(ctx, time.Hour)
+		}))
+		run.Until(workflowtest.Blocked)
+		env.Restart(refundV1)
+		run.Until(workflowtest.Question("approve"))
+		run.Decline("approve", "too much")
+		if got, err := run.Result(); err != nil || got != "r1 reject" {
+			t.Errorf("result %q, %v", got, err)
+		}
+	}, refundV1)
+}
