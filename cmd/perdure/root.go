@@ -143,7 +143,7 @@ func (a *app) root() *cobra.Command {
 		c.GroupID = "use"
 		root.AddCommand(c)
 	}
-	root.AddCommand(a.demoStepCommand())
+	root.AddCommand(a.demoStepCommand(), a.stepGuardCommand())
 	return root
 }
 

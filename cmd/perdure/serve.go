@@ -63,6 +63,9 @@ func (a *app) serveCommand() *cobra.Command {
 				return err
 			}
 			o.Drain = drain
+			if o.Guard, err = guardCommandLine(); err != nil {
+				return err
+			}
 			switch {
 			case o.Mode == serve.HTTP:
 			case socketOnly:

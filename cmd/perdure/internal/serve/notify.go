@@ -195,7 +195,7 @@ func (n *notifier) register(e *engine.Engine) error {
 			if hook == nil {
 				return "the tool file has no notify any more", nil
 			}
-			if err := toolflow.Notify(ctx, hook, q, toolflow.Deps{}); err != nil {
+			if err := toolflow.Notify(ctx, hook, q, n.server.deps()); err != nil {
 				n.server.opts.Log.Warn("a notification failed and is tried again", "run", q.RunID, "question", q.Key, "error", err)
 				return "", err
 			}

@@ -40,6 +40,8 @@ type Options struct {
 	Drain time.Duration
 	// IdleExit ends a server that has no client and no live run for so long; 0 means never.
 	IdleExit time.Duration
+	// Guard is the command of a process that calls runstep.ServeGuard; empty: steps' programs have no guard.
+	Guard []string
 	// Reload asks for the tools to be loaded anew, as a SIGHUP does.
 	Reload  <-chan struct{}
 	Version string

@@ -15,6 +15,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/perdure/perdure/cmd/perdure/internal/admin"
+	"github.com/perdure/perdure/cmd/perdure/internal/runstep"
+	"github.com/perdure/perdure/cmd/perdure/internal/toolflow"
 	"github.com/perdure/perdure/engine"
 	"github.com/perdure/perdure/engine/boltstore"
 	"github.com/perdure/perdure/mcptasks"
@@ -32,6 +34,7 @@ type server struct {
 	mcp     http.Handler // the front end over HTTP
 	tools   *tools
 	notify  *notifier
+	guard   *runstep.Guard // of the steps' programs; nil where none is asked for
 
 	// stop ends the server; its cause is logged.
 	stop context.CancelCauseFunc
@@ -89,6 +92,11 @@ func (s *server) open(ctx context.Context) (l listeners, err error) {
 	}
 	if s.store, err = boltstore.Open(s.opts.Dir.Database(), s.opts.storeOptions()); err != nil {
 		return l, err
+	}
+	if len(s.opts.Guard) > 0 {
+		if s.guard, err = runstep.StartGuard(s.opts.Guard...); err != nil {
+			return l, err
+		}
 	}
 	log := s.opts.Log
 	s.notify = newNotifier(s)
@@ -196,6 +204,9 @@ func (s *server) closeSocket(h *http.Server) error {
 	return nil
 }
 
+// deps are what the steps of tools need of this process.
+func (s *server) deps() toolflow.Deps { return toolflow.Deps{Guard: s.guard} }
+
 // close closes what is open; the store last, because its lock owns the socket.
 func (s *server) close() error {
 	var errs []error
@@ -209,6 +220,7 @@ func (s *server) close() error {
 	if s.notify != nil {
 		s.notify.close()
 	}
+	s.guard.Close()
 	if s.store != nil {
 		errs = append(errs, s.store.Close())
 	}

@@ -160,7 +160,7 @@ func (t *tools) registerLocked(tool *toolfile.Tool, version int) error {
 	if t.registered[key] {
 		return nil
 	}
-	if err := t.server.engine.Register(toolflow.New(tool, version, toolflow.Deps{})); err != nil {
+	if err := t.server.engine.Register(toolflow.New(tool, version, t.server.deps())); err != nil {
 		return err
 	}
 	t.registered[key] = true
