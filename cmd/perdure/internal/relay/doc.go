@@ -14,4 +14,6 @@
 //     is kept from the client.
 //   - Ids of the server's own requests get the number of the connection in front, so that a late answer cannot reach
 //     a request of another server. The client is told that the old ones are void.
+//   - What is no JSON-RPC message is answered here (check.go): the server's connection would end with it, and with the
+//     connection all that is under way on it.
 package relay

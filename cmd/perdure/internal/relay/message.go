@@ -13,23 +13,40 @@ import (
 type message struct {
 	line []byte // without the line end
 
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-	Params json.RawMessage `json:"params"`
+	// ID is in one spelling, so that an answer is found by it; nil where there is none, and for null.
+	ID     json.RawMessage
+	Method string
+	Params json.RawMessage
 }
 
-// read reads the envelope. What is no JSON object has no method and no id: it is passed on, and the server says what is
-// wrong with it.
+// read reads the envelope. Members are matched exactly, as the server does. What is no JSON object has no method and no id.
 func read(line []byte) message {
-	m := message{}
-	if json.Unmarshal(line, &m) != nil {
-		m = message{}
+	m := message{line: line}
+	var all map[string]json.RawMessage
+	if json.Unmarshal(line, &all) != nil {
+		return m
 	}
-	m.line = line
-	if bytes.Equal(m.ID, []byte("null")) {
-		m.ID = nil
+	if json.Unmarshal(all["method"], &m.Method) != nil {
+		m.Method = ""
 	}
+	m.ID, m.Params = spelled(all["id"]), all["params"]
 	return m
+}
+
+// spelled returns an id in the spelling that encoding/json gives it: "\u0061" and "a" are one id.
+func spelled(id json.RawMessage) json.RawMessage {
+	var text string
+	switch {
+	case len(id) == 0 || bytes.Equal(id, []byte("null")):
+		return nil
+	case json.Unmarshal(id, &text) != nil:
+		return id
+	}
+	b, err := json.Marshal(text)
+	if err != nil {
+		return id
+	}
+	return b
 }
 
 func (m *message) isRequest() bool  { return m.Method != "" && len(m.ID) > 0 }

@@ -172,6 +172,9 @@ func (r *Relay) fromClient(line []byte) error {
 		return r.toClient(failure(nil, codeParse, "the line is not JSON, or is nested too deep"))
 	}
 	m := read(line)
+	if bad := check(line, r.batches()); bad != nil {
+		return r.toClient(failure(bad.id, codeInvalid, bad.text))
+	}
 	switch {
 	case len(line) > maxMessage && m.isRequest():
 		return r.toClient(failure(m.ID, codeInvalid, fmt.Sprintf("the message has %d bytes, at most %d are passed on", len(line), maxMessage)))
@@ -203,7 +206,7 @@ func (r *Relay) forget(m message) {
 		ID json.RawMessage `json:"requestId"`
 	}
 	if json.Unmarshal(m.Params, &params) == nil {
-		r.settle(params.ID)
+		r.settle(spelled(params.ID))
 	}
 }
 

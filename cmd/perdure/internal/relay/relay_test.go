@@ -199,7 +199,10 @@ func TestOddLines(t *testing.T) {
 		deep := strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000)
 		r.client(`{"jsonrpc":"2.0","id":2,"method":"x","params":` + deep + `}`)
 		r.atClient(`-32700`)
-		for _, line := range []string{`[1,2]`, `7`, `{"id":null,"method":"x"}`, `{"id":4,"method":"tools/call","params":7}`, `{"id":5,"method":"tools/call","params":{"_meta":7}}`} {
+		for _, line := range []string{
+			`{"jsonrpc":"2.0","id":null,"method":"x"}`, `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":7}`,
+			`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"_meta":7}}`,
+		} {
 			r.client(line)
 			if got := r.atServer(""); got != line {
 				t.Errorf("%s was passed on as %s", line, got)
