@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"net/url"
 	"os/user"
+	"strings"
+	"time"
 
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
 	"github.com/perdure/perdure/cmd/perdure/internal/state"
@@ -19,9 +21,10 @@ import (
 
 // Client speaks to the server that owns a state folder. It connects with each request; it is safe for concurrent use.
 type Client struct {
-	dir  state.Dir
-	http *http.Client
-	by   string
+	dir state.Dir
+	// http waits for as long as an answer takes, prompt for patience.
+	http, prompt *http.Client
+	by           string
 }
 
 // NewClient returns a client for the owner of the folder, whether or not there is one.
@@ -30,10 +33,21 @@ func NewClient(dir state.Dir) *Client {
 	if u, err := user.Current(); err == nil {
 		c.by = u.Username
 	}
-	c.http = &http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.Dial(ctx) },
-	}}
+	c.http = c.over(0)
+	c.prompt = c.over(patience)
 	return c
+}
+
+// patience is how long a server may take to begin an answer that needs no long work. One that is stopped, or swapped out,
+// takes connections and says nothing.
+const patience = 20 * time.Second
+
+// over returns an HTTP client over the socket; wait bounds the time to the answer's beginning, 0 does not.
+func (c *Client) over(wait time.Duration) *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		DialContext:           func(ctx context.Context, _, _ string) (net.Conn, error) { return c.Dial(ctx) },
+		ResponseHeaderTimeout: wait,
+	}}
 }
 
 // HTTP is an HTTP client all of whose requests go to the local socket.
@@ -42,7 +56,10 @@ func (c *Client) HTTP() *http.Client { return c.http }
 // MCP is the address of the MCP endpoint, for HTTP.
 const MCP = "http://localhost/mcp"
 
-const base = "http://localhost"
+const (
+	base       = "http://localhost"
+	verifyPath = "/v1/verify"
+)
 
 // Dial connects to the socket.
 func (c *Client) Dial(ctx context.Context) (net.Conn, error) {
@@ -63,6 +80,12 @@ func IsDial(err error) bool {
 }
 
 func (c *Client) request(ctx context.Context, method, path string, body any) (*http.Response, error) {
+	route, _, _ := strings.Cut(path, "?")
+	for name := range strings.SplitSeq(route[1:], "/") {
+		if strings.Trim(name, ".") == "" { // would be another path
+			return nil, exit.New(exit.NotFound, "list them with: perdure runs", "nothing has the id or key %q", name)
+		}
+	}
 	var r io.Reader
 	if body != nil {
 		b, err := json.Marshal(body)
@@ -76,7 +99,11 @@ func (c *Client) request(ctx context.Context, method, path string, body any) (*h
 		return nil, fmt.Errorf("request %s: %w", path, err)
 	}
 	req.Header.Set(byHeader, c.by)
-	res, err := c.http.Do(req)
+	via := c.prompt
+	if path == verifyPath { // reads the whole store
+		via = c.http
+	}
+	res, err := via.Do(req)
 	if err != nil {
 		var u *url.Error
 		if errors.As(err, &u) {
@@ -88,7 +115,7 @@ func (c *Client) request(ctx context.Context, method, path string, body any) (*h
 		if IsDial(err) {
 			return nil, c.unreachable(err)
 		}
-		return nil, exit.New(exit.Unreachable, "", "the server of %s does not answer: %w", c.dir.Path, err)
+		return nil, exit.New(exit.Unreachable, "is its process stopped, or its disk stuck? its log is "+c.dir.Log(), "the server of %s does not answer: %w", c.dir.Path, err)
 	}
 	if res.StatusCode != http.StatusOK {
 		defer res.Body.Close()
@@ -172,7 +199,7 @@ func (c *Client) Terminate(ctx context.Context, id, reason string) (Run, error) 
 
 // Verify runs the checker in the server.
 func (c *Client) Verify(ctx context.Context) (Report, error) {
-	return post[Report](ctx, c, "/v1/verify", struct{}{})
+	return post[Report](ctx, c, verifyPath, struct{}{})
 }
 
 // Reload loads the tools anew.

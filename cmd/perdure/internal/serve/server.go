@@ -36,6 +36,9 @@ type server struct {
 	notify  *notifier
 	guard   *runstep.Guard // of the steps' programs; nil where none is asked for
 
+	// files belongs to open, and then to watchFiles.
+	files files
+
 	// stop ends the server; its cause is logged.
 	stop context.CancelCauseFunc
 	// draining says that no new work is taken.
@@ -123,6 +126,9 @@ func (s *server) open(ctx context.Context) (l listeners, err error) {
 	if l.socket, err = s.listenSocket(); err != nil {
 		return l, err
 	}
+	if err := s.remember(); err != nil {
+		return l, errors.Join(err, l.socket.Close())
+	}
 	if s.opts.Mode == HTTP {
 		if l.tcp, err = s.listenTCP(ctx); err != nil {
 			return l, errors.Join(err, l.socket.Close())
@@ -147,6 +153,7 @@ func (s *server) serve(ctx context.Context, l listeners) error {
 	g.Go(func() error { return s.tools.watch(gctx) })
 	g.Go(func() error { return s.notify.run(gctx) })
 	g.Go(func() error { return s.idle(gctx) })
+	g.Go(func() error { return s.watchFiles(gctx, g, socket) })
 	if s.opts.Mode == Stdio {
 		g.Go(func() error { return s.serveStdio(gctx) })
 	}
