@@ -131,6 +131,7 @@ func (a *app) root() *cobra.Command {
 	root.AddGroup(
 		&cobra.Group{ID: "start", Title: "Start here:"},
 		&cobra.Group{ID: "use", Title: "Work with a running server:"},
+		&cobra.Group{ID: "operate", Title: "Operate runs and schedules:"},
 	)
 	for _, c := range []*cobra.Command{a.demoCommand(), a.initCommand(), a.validateCommand(), a.serveCommand(), a.startCommand(), a.callCommand()} {
 		c.GroupID = "start"
@@ -141,6 +142,13 @@ func (a *app) root() *cobra.Command {
 		a.cancelCommand(), a.terminateCommand(), a.verifyCommand(), a.statusCommand(), a.reloadCommand(), a.stopCommand(),
 	} {
 		c.GroupID = "use"
+		root.AddCommand(c)
+	}
+	for _, c := range []*cobra.Command{
+		a.pauseCommand(), a.resumeCommand(), a.retryCommand(), a.forkCommand(), a.decideCommand(), a.redeliverCommand(), a.bulkCommand(),
+		a.exportCommand(), a.replayCommand(), a.scheduleCommand(),
+	} {
+		c.GroupID = "operate"
 		root.AddCommand(c)
 	}
 	root.AddCommand(a.demoStepCommand(), a.stepGuardCommand())

@@ -63,7 +63,7 @@ everything.`,
 					present.Question(w, &d.Open[i], now)
 				}
 				for _, s := range d.DeadLetters {
-					fmt.Fprintf(w, "\nsignal %s was never received: %s\n", present.Clip(s.Name, 64), present.Short(s.Payload, 100))
+					fmt.Fprintf(w, "\nsignal %s was never received: %s (letter %d)\n", present.Clip(s.Name, 64), present.Short(s.Payload, 100), s.Seq)
 				}
 			})
 		},

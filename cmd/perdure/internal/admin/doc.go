@@ -8,6 +8,15 @@
 //	POST /v1/runs/{id}/signals               {"name", "id", "payload"}
 //	POST /v1/runs/{id}/answers/{key}         {"action", "content", "reason"}
 //	POST /v1/runs/{id}/cancel, …/terminate   {"reason"}
+//	POST /v1/runs/{id}/pause, …/resume       {"reason"}
+//	POST /v1/runs/{id}/retry, …/fork         see RetryRequest and ForkRequest: a new run
+//	POST /v1/runs/{id}/redeliver             {"seq", "to"}: a dead letter goes on to another run
+//	POST /v1/runs/{id}/decide                {"step", "decision", "result", "reason"}
+//	GET  /v1/runs/{id}/export                the run with its history, as history.Export
+//	POST /v1/bulk?status=&workflow=&…        {"verb", "dryRun", "reason"}: cancels or retries a page of runs
+//	GET  /v1/schedules, /v1/schedules/{name} the schedules
+//	POST /v1/schedules/{name}                {"spec"}: makes one
+//	POST /v1/schedules/{name}/{verb}         pause, resume, trigger or delete
 //	POST /v1/verify                          runs the checker
 //	POST /v1/reload, /v1/stop                reloads the tools, ends the server gracefully
 //	GET  /v1/stdio                           upgrades to an MCP connection: one JSON-RPC message a line

@@ -33,11 +33,13 @@ type Engine interface {
 	Cancel(ctx context.Context, id history.RunID, by, reason string) (history.Run, error)
 	Terminate(ctx context.Context, id history.RunID, by, reason string) (history.Run, error)
 	Verify(ctx context.Context, fn func(engine.Violation)) error
+	Operations
 }
 
 // Handler serves the API. Its fields are set before it serves; the functions are called concurrently.
 type Handler struct {
-	Engine Engine
+	Engine    Engine
+	Schedules Schedules
 	// Server describes the server.
 	Server func() Server
 	// Reload loads the tools anew; its error says why the old ones were kept.
@@ -87,6 +89,8 @@ func (h *Handler) Routes(mux *http.ServeMux) {
 		h.Stop()
 		return h.Server(), nil
 	})
+	h.operations(handle)
+	h.schedules(handle)
 	mux.HandleFunc("GET /v1/runs/{id}/follow", h.follow)
 }
 

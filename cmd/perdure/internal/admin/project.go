@@ -15,6 +15,9 @@ func runOf(r *history.Run, hasCode bool) Run {
 		Created: r.CreatedAt.Std(), Updated: r.UpdatedAt.Std(), Closed: r.ClosedAt.Std(), Deadline: r.Deadline.Std(),
 		CancelRequested: r.CancelRequested.Std(), Failure: r.Failure,
 	}
+	if r.Origin != (history.RunID{}) {
+		out.Origin, out.OriginSeq = r.Origin.String(), r.OriginSeq
+	}
 	if out.Key == out.ID {
 		out.Key = ""
 	}
@@ -68,7 +71,7 @@ func questionOf(r *history.Run, in *history.Interrupt) Question {
 }
 
 func signalOf(i *history.InboxItem) Signal {
-	return Signal{Name: i.Name, ID: i.Key, Accepted: i.AcceptedAt.Std(), By: i.By, Payload: rawJSON(i.Payload)}
+	return Signal{Seq: i.Seq, Name: i.Name, ID: i.Key, Accepted: i.AcceptedAt.Std(), By: i.By, Payload: rawJSON(i.Payload)}
 }
 
 func answerOf(a AnswerRequest) workflow.Answer {

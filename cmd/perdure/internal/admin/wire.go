@@ -54,6 +54,9 @@ type Run struct {
 	Deadline        time.Time        `json:"deadline,omitzero"`
 	CancelRequested time.Time        `json:"cancelRequested,omitzero"`
 	Failure         *history.Failure `json:"failure,omitempty"`
+	// Origin is the run that this one was retried or forked from, and OriginSeq the newest event that a fork kept.
+	Origin    string `json:"origin,omitempty"`
+	OriginSeq uint64 `json:"originSeq,omitempty"`
 }
 
 // RunPage is a part of the list of runs.
@@ -143,6 +146,8 @@ type Timer struct {
 
 // Signal is a signal that no receive took.
 type Signal struct {
+	// Seq is its number in the run's inbox.
+	Seq      uint64          `json:"seq"`
 	Name     string          `json:"name"`
 	ID       string          `json:"id,omitempty"`
 	Accepted time.Time       `json:"accepted"`

@@ -76,6 +76,7 @@ var table = []struct {
 	{history.ErrExpired, NotFound, "it is deleted: finished runs are kept for the time of their retention"},
 	{history.ErrConflict, Conflict, ""},
 	{history.ErrTerminal, Conflict, ""},
+	{history.ErrTerminal, Conflict, ""},
 	{history.ErrAnswered, Conflict, ""},
 	{history.ErrInvalid, Usage, ""},
 	{history.ErrTooLarge, Usage, ""},

@@ -84,6 +84,9 @@ func Header(w io.Writer, d *admin.Detail, now time.Time, full bool) {
 	if d.Key != "" {
 		row("key", "%s", Clip(d.Key, limit))
 	}
+	if d.Origin != "" {
+		row("origin", "%s", origin(&d.Run))
+	}
 	for k, v := range d.Tags {
 		row("tag", "%s", Clip(k+"="+v, limit))
 	}
@@ -157,4 +160,12 @@ func Question(w io.Writer, q *admin.Question, now time.Time) {
 	case q.Method == "question":
 		fmt.Fprintf(w, "  answer: perdure answer %s %s FIELD=VALUE …   (or --decline)\n", q.Run, q.Key)
 	}
+}
+
+// origin is the run that a run was made from.
+func origin(r *admin.Run) string {
+	if r.OriginSeq != 0 {
+		return fmt.Sprintf("forked from run %s at event %d", r.Origin, r.OriginSeq)
+	}
+	return "retries run " + r.Origin
 }

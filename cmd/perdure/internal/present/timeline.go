@@ -108,6 +108,8 @@ func describe(e *admin.Event, began time.Time, limit int) (what, detail string) 
 		return "canceled " + name, ""
 	case history.ValueRecorded:
 		return "recorded " + name, payload
+	case history.OperatorActed:
+		return "operator: " + e.Name + suffix(" by ", e.By), Clip(join(e.Key, e.Message, payload), limit)
 	case history.CompensationRegistered:
 		return "", "" // says nothing to a reader before it is run, and then it is a step
 	}

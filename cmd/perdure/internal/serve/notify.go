@@ -11,6 +11,7 @@ import (
 	"github.com/perdure/perdure/cmd/perdure/internal/toolfile"
 	"github.com/perdure/perdure/cmd/perdure/internal/toolflow"
 	"github.com/perdure/perdure/engine"
+	"github.com/perdure/perdure/engine/schedule"
 	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/workflow"
 )
@@ -20,7 +21,7 @@ import (
 const notifyWorkflow = "perdure notify"
 
 // isOwnWorkflow reports whether a workflow is the server's own.
-func isOwnWorkflow(name string) bool { return name == notifyWorkflow }
+func isOwnWorkflow(name string) bool { return name == notifyWorkflow || name == schedule.WorkflowName }
 
 // notifier runs the file's notify when a question opens.
 //

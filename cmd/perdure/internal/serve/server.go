@@ -19,7 +19,9 @@ import (
 	"github.com/perdure/perdure/cmd/perdure/internal/toolflow"
 	"github.com/perdure/perdure/engine"
 	"github.com/perdure/perdure/engine/boltstore"
+	"github.com/perdure/perdure/engine/schedule"
 	"github.com/perdure/perdure/mcptasks"
+	"github.com/perdure/perdure/workflow"
 )
 
 const defaultDrain = 50 * time.Second
@@ -103,7 +105,9 @@ func (s *server) open(ctx context.Context) (l listeners, err error) {
 	}
 	log := s.opts.Log
 	s.notify = newNotifier(s)
-	s.engine, err = engine.New(s.store, engine.Options{Log: log, DrainTimeout: s.opts.Drain})
+	s.engine, err = engine.New(s.store, engine.Options{
+		Log: log, DrainTimeout: s.opts.Drain, Workflows: []workflow.Definition{schedule.Workflow()},
+	})
 	if err != nil {
 		return l, err
 	}

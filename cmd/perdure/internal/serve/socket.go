@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/perdure/perdure/cmd/perdure/internal/admin"
+	"github.com/perdure/perdure/engine/schedule"
 	"github.com/perdure/perdure/mcptasks"
 )
 
@@ -41,7 +42,7 @@ func (s *server) listenSocket() (net.Listener, error) {
 func (s *server) socketHandler(live context.Context) http.Handler {
 	mux := http.NewServeMux()
 	api := &admin.Handler{
-		Engine: s.engine, Server: s.describe, Reload: s.tools.reload, Log: s.opts.Log, Hidden: isOwnWorkflow,
+		Engine: s.engine, Schedules: schedule.NewClient(s.engine, ""), Server: s.describe, Reload: s.tools.reload, Log: s.opts.Log, Hidden: isOwnWorkflow,
 		Stop: func() { s.stop(errStopped) },
 	}
 	api.Routes(mux)
