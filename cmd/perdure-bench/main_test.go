@@ -27,10 +27,10 @@ func tiny() []sitting.Cell {
 		{Workload: workload.W1, Clients: 4, Runs: 20, For: time.Minute},
 		{Workload: workload.W2, Clients: 4, Runs: 8, For: time.Minute},
 		{Workload: workload.W3, Runs: 3},
-		{Workload: workload.W4, Clients: 4, Runs: 10, Sleep: 100 * time.Millisecond},
-		{Workload: workload.W4M, Clients: 4, Runs: 10},
+		{Workload: workload.W4, Clients: 4, Runs: 10, For: time.Minute, Sleep: 100 * time.Millisecond},
+		{Workload: workload.W4M, Clients: 4, Runs: 10, For: time.Minute},
 		{Workload: workload.W5, Runs: 2},
-		{Workload: workload.W5T, Clients: 4, Runs: 10},
+		{Workload: workload.W5T, Clients: 4, Runs: 10, For: time.Minute},
 		{Workload: workload.W6, Clients: 4, Runs: 10, Sleep: 6 * time.Second},
 		{Workload: workload.W7, Steps: 20},
 	}

@@ -28,9 +28,9 @@ type Goal struct {
 // Plan is what a sitting runs, in order. A short one is over in about two minutes a round; it shows that everything works, and
 // its sizes are too small for the goals to say anything.
 func Plan(short bool) []Cell {
-	runs, idle, long, span, sleep, crash := 10_000, 200, 10_000, 5*time.Second, 2*time.Second, time.Minute
+	runs, idle, long, span, bring, sleep, crash := 10_000, 100, 10_000, 5*time.Second, 20*time.Second, 2*time.Second, 40*time.Second
 	if short {
-		runs, idle, long, span, sleep, crash = 300, 20, 300, time.Second, time.Second, 12*time.Second
+		runs, idle, long, span, bring, sleep, crash = 300, 20, 300, time.Second, 5*time.Second, time.Second, 10*time.Second
 	}
 	const unbounded = 1 << 40 // For is the bound
 	ratio := func(key string, atLeast float64) Goal { return Goal{Key: key, Ratio: true, AtLeast: atLeast} }
@@ -42,10 +42,10 @@ func Plan(short bool) []Cell {
 		}},
 		{workload.Spec{Workload: workload.W2, Clients: 64, Runs: unbounded, For: span}, []Goal{ratio(workload.RunsPerSecond, 8)}},
 		{workload.Spec{Workload: workload.W3, Runs: idle}, []Goal{{Key: workload.P50, Ratio: true, AtMost: 0.6}}},
-		{workload.Spec{Workload: workload.W4, Clients: 64, Runs: runs, Sleep: sleep}, []Goal{{Key: workload.P99, AtMost: 10}}},
-		{workload.Spec{Workload: workload.W4M, Clients: 64, Runs: runs}, []Goal{{Key: workload.AnonPerRun, AtMost: 2048}}},
+		{workload.Spec{Workload: workload.W4, Clients: 64, Runs: runs, For: bring, Sleep: sleep}, []Goal{{Key: workload.P99, AtMost: 10}}},
+		{workload.Spec{Workload: workload.W4M, Clients: 64, Runs: runs, For: bring}, []Goal{{Key: workload.AnonPerRun, AtMost: 2048}}},
 		{workload.Spec{Workload: workload.W5, Runs: idle / 2}, []Goal{{Key: workload.P50, Ratio: true, AtMost: 0.7}}},
-		{workload.Spec{Workload: workload.W5T, Clients: 64, Runs: runs}, []Goal{ratio(workload.SignalsPerSecond, 15)}},
+		{workload.Spec{Workload: workload.W5T, Clients: 64, Runs: runs, For: bring}, []Goal{ratio(workload.SignalsPerSecond, 15)}},
 		{workload.Spec{Workload: workload.W6, Clients: 64, Runs: runs, Sleep: crash}, []Goal{ratio(workload.RunsPerSecond, 12)}},
 		{workload.Spec{Workload: workload.W7, Steps: long}, []Goal{{Key: workload.LastToFirst, AtMost: 1.1}}},
 	}
@@ -88,7 +88,7 @@ func (c *Cell) Title() string {
 		return fmt.Sprintf("%s, %d clients", c.Workload, c.Clients)
 	case workload.W7:
 		return fmt.Sprintf("%s, %d steps", c.Workload, c.Steps)
-	case workload.W6:
+	case workload.W4, workload.W4M, workload.W5T, workload.W6:
 		return fmt.Sprintf("%s, up to %d runs", c.Workload, c.Runs)
 	}
 	return fmt.Sprintf("%s, %d runs", c.Workload, c.Runs)

@@ -2,49 +2,36 @@ package workload
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/perdure/perdure/cmd/perdure-bench/internal/peer"
 )
 
-// settle is how long an engine has to make durable what its workflows have reported.
-const settle = time.Second
-
-// signals is W5T. Each client sends a signal, waits for the run's result, and goes on to the next.
+// signals is W5T: a closed loop. A client sends no signal after For; those under way are waited for and count.
 func (m *measurement) signals(ctx context.Context) error {
-	runs := make([]peer.Run, m.Runs)
-	err := clients(ctx, m.Clients, m.Runs, func(ctx context.Context, _, i int) (err error) {
-		runs[i], err = m.engine.Start(ctx, runID(i), peer.Work{Kind: peer.Signal})
-		return err
-	})
+	runs, err := m.startFor(ctx, m.marks.Waiting(), peer.Work{Kind: peer.Signal})
 	if err != nil {
 		return err
 	}
-	if err := m.marks.Waiting().Await(ctx, m.Runs); err != nil {
-		return err
-	}
-	if err := wait(ctx, settle); err != nil {
-		return err
-	}
+	var done atomic.Int64
 	began := time.Now()
-	err = clients(ctx, m.Clients, m.Runs, func(ctx context.Context, _, i int) error {
-		return signalAndWait(ctx, runs[i])
+	// The first client to find that the time is up ends the loop's context, but the others finish on ours.
+	err = clients(ctx, m.Clients, len(runs), func(_ context.Context, _, i int) error {
+		if time.Since(began) >= m.For {
+			return errTimeIsUp
+		}
+		if err := signalAndWait(ctx, runs[i]); err != nil {
+			return err
+		}
+		done.Add(1)
+		return nil
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, errTimeIsUp) {
 		return err
 	}
-	m.result.Expected = m.Runs
-	m.result.Values[SignalsPerSecond] = float64(m.Runs) / time.Since(began).Seconds()
+	m.result.Expected = int(done.Load())
+	m.result.Values[SignalsPerSecond] = float64(done.Load()) / time.Since(began).Seconds()
 	return nil
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -26,11 +26,11 @@ type Spec struct {
 	Peer string
 	// Clients is how many goroutines drive the engine (W1, W2, and the starting in W4 to W6).
 	Clients int
-	// Runs is how many runs there are; in W1 and W2 the most that For has room for.
+	// Runs is how many runs there are at most.
 	Runs int
 	// Steps of the one run of W7.
 	Steps int
-	// For bounds W1 and W2.
+	// For bounds W1 and W2, and in W4, W4M and W5T the time to start the runs, and to signal them.
 	For time.Duration
 	// Sleep is how long the runs of W4 sleep, and the time within which those of W6 wake, from the first start.
 	Sleep time.Duration
