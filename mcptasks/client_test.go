@@ -52,7 +52,7 @@ func (h *harness) pipes() Dial {
 		fromServer, out := io.Pipe()
 		open.Go(func() {
 			// The error says how the connection ended, which the client sees as well.
-			_ = h.server.ServeTransport(ctx, wiretest.New(h).Transport(&mcp.IOTransport{Reader: in, Writer: out}), Caller{})
+			_ = h.server.ServeTransport(ctx, wiretest.New(h).Transport(h.server.lines(in, out)), Caller{})
 			out.Close()
 			in.Close()
 		})
@@ -368,7 +368,7 @@ func TestStdioCaller(t *testing.T) {
 	fromServer, out := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- h.server.ServeTransport(t.Context(), wiretest.New(t).Transport(&mcp.IOTransport{Reader: in, Writer: out}), Caller{Tenant: "acme", Principal: "alice"})
+		ended <- h.server.ServeTransport(t.Context(), wiretest.New(t).Transport(h.server.lines(in, out)), Caller{Tenant: "acme", Principal: "alice"})
 		out.Close()
 	}()
 	c := newTestClient(t, func(context.Context) (mcp.Transport, error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// ServeTransport serves one connection, such as &mcp.StdioTransport{}, until the client closes it or ctx ends. All
-// its requests are the caller's.
+// ServeTransport serves one connection until the client closes it or ctx ends. All its requests are the caller's.
+// For stdin and stdout see [Server.ServeLines].
 func (s *Server) ServeTransport(ctx context.Context, t mcp.Transport, caller Caller) error {
 	ref := &connectionRef{}
 	ctx, cancel := context.WithCancel(ctx)
@@ -71,6 +71,13 @@ type shimConnection struct {
 func (c *shimConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
 		msg, err := c.Connection.Read(ctx)
+		var refused *refusedLine
+		if errors.As(err, &refused) {
+			if err := c.Connection.Write(ctx, &jsonrpc.Response{ID: refused.id, Error: refused.cause}); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		req, ok := msg.(*jsonrpc.Request)
 		if err != nil || !ok {
 			return msg, err

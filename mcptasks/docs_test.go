@@ -15,7 +15,7 @@ func TestDocumentedTestsExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	var sources strings.Builder
-	for _, pattern := range []string{"*_test.go", filepath.Join("..", "cmd", "perdure-conformance", "*_test.go")} {
+	for _, pattern := range []string{"*_test.go", filepath.Join("wiretest", "*_test.go"), filepath.Join("..", "cmd", "perdure-conformance", "*_test.go"), filepath.Join("..", "history", "retention_test.go")} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

@@ -29,7 +29,8 @@ func (w *waiting) askSession(ctx context.Context, open []history.Interrupt) {
 			w.asked = map[string]bool{}
 		}
 		w.asked[in.Key] = true
-		w.asking.Go(func() { w.server.askAndAnswer(ctx, w.session, w.request, w.run, in, nil) })
+		run := w.run // w.run changes while the client is asked
+		w.asking.Go(func() { w.server.askAndAnswer(ctx, w.session, w.request, run, in, nil) })
 	}
 }
 

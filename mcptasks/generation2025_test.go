@@ -574,7 +574,7 @@ func TestOlderGenerationIsToldOverStdio(t *testing.T) {
 	fromServer, out := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- h.server.ServeTransport(t.Context(), wiretest.New(t).Transport(&mcp.IOTransport{Reader: in, Writer: out}), Caller{Principal: "alice"})
+		ended <- h.server.ServeTransport(t.Context(), wiretest.New(t).Transport(h.server.lines(in, out)), Caller{Principal: "alice"})
 		out.Close()
 	}()
 	lines := bufio.NewScanner(fromServer)

@@ -1,7 +1,6 @@
 package mcptasks
 
 import (
-	"math"
 	"time"
 
 	"github.com/perdure/perdure/history"
@@ -16,7 +15,11 @@ func ttlMs(r *history.Run, now history.Time) *int64 {
 	if r.Status.Terminal() {
 		end = r.ClosedAt
 	}
-	ms := int64(math.Ceil(float64(history.HandleLife(r.Retention, end.Sub(r.CreatedAt))) / float64(time.Millisecond)))
+	life := history.HandleLife(r.Retention, end.Sub(r.CreatedAt))
+	ms := life.Milliseconds()
+	if life%time.Millisecond > 0 {
+		ms++
+	}
 	return &ms
 }
 

@@ -11,8 +11,6 @@ import (
 	"net/http"
 	"os"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/perdure/perdure/cmd/perdure/internal/admin"
 	"github.com/perdure/perdure/engine/schedule"
 	"github.com/perdure/perdure/mcptasks"
@@ -64,7 +62,7 @@ func (s *server) serveLines(ctx context.Context, w http.ResponseWriter, r *http.
 	}
 	s.clients.Add(1)
 	defer s.clients.Add(-1)
-	err = s.front.ServeTransport(ctx, &mcp.IOTransport{Reader: conn, Writer: conn}, mcptasks.Caller{})
+	err = s.front.ServeLines(ctx, conn, conn, mcptasks.Caller{})
 	if err != nil && ctx.Err() == nil {
 		s.opts.Log.Debug("MCP connection ended", "error", err) // clients leave without a word
 	}
@@ -75,7 +73,7 @@ func (s *server) serveLines(ctx context.Context, w http.ResponseWriter, r *http.
 
 // serveStdio serves the client on stdin and stdout, and ends the server with it.
 func (s *server) serveStdio(ctx context.Context) error {
-	err := s.front.ServeTransport(ctx, &mcp.IOTransport{Reader: s.opts.In, Writer: s.opts.Out}, mcptasks.Caller{})
+	err := s.front.ServeLines(ctx, s.opts.In, s.opts.Out, mcptasks.Caller{})
 	if err != nil && ctx.Err() == nil {
 		s.opts.Log.Warn("MCP connection on stdin ended", "error", err)
 	}
