@@ -311,3 +311,33 @@ func TestParkedRunDoesNotHitAStepTimeout(t *testing.T) {
 		}
 	})
 }
+
+func TestRunWhoseCommitFailedIsTriedAgainSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := workflow.Define("w", 1, func(ctx workflow.Context, _ int) (string, error) {
+			return workflow.Step(ctx, "s", func(context.Context) (string, error) { return "ok", nil })
+		})
+		f := &fullOnce{}
+		env := newEnvWith(t, envOptions{wrap: func(s engine.Store) engine.Store { f.Store = s; return f }}, w)
+		before := time.Now()
+		if got := result(env, start(env, w, 0)); got != "ok" {
+			t.Errorf("result %q", got)
+		}
+		if d := time.Since(before); d > 10*time.Second {
+			t.Errorf("it took %s", d)
+		}
+	})
+}
+
+// fullOnce is a store whose first commit fails, for lack of room.
+type fullOnce struct {
+	engine.Store
+	failed atomic.Bool
+}
+
+func (f *fullOnce) Commit(ctx context.Context, b history.Batch) (history.State, error) {
+	if !f.failed.Swap(true) {
+		return history.State{}, history.ErrFull
+	}
+	return f.Store.Commit(ctx, b)
+}

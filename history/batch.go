@@ -128,7 +128,8 @@ type Change struct {
 	Inbox bool
 	// Due says that a timer of the run fell due.
 	Due bool
-	// Timer is the earliest timer that the commit set; zero where it set none.
+	// Timer is the earliest instant that WakeDue must know of since the commit: of a timer that it set, or at which a released
+	// run may be claimed again. Zero where there is none.
 	Timer Time
 	// Fenced is the token that the commit took away from the run's holder; zero where it took none.
 	Fenced Token

@@ -217,9 +217,15 @@ func (st *stage) setTimer(w *workRun, t history.Timer) {
 	st.put(bTimers, k, []byte{})
 	st.put(bRunTimers, runTimerKey(w.id, t), []byte{})
 	st.set = append(st.set, string(k))
-	if w.change.Timer.IsZero() || t.At < w.change.Timer {
-		w.change.Timer = t.At
+	w.change.Timer = earlier(w.change.Timer, t.At)
+}
+
+// earlier returns the earlier of two instants; zero is none.
+func earlier(a, b history.Time) history.Time {
+	if a.IsZero() || !b.IsZero() && b < a {
+		return b
 	}
+	return a
 }
 
 func (st *stage) clearTimer(id history.RunID, t history.Timer) {

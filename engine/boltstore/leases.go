@@ -302,6 +302,7 @@ func (s *Store) Release(ctx context.Context, id history.RunID, token history.Tok
 		}
 		st.end(l)
 		if retryAt > st.now {
+			w.change.Timer = earlier(w.change.Timer, retryAt)
 			st.mine = append(st.mine, mark{done: func() {
 				s.delayed[id] = delay{until: retryAt, spec: spec, readyAt: w.readyAt}
 			}})

@@ -155,7 +155,15 @@ func tokensGrow(e *env) {
 func releaseDelays(e *env) {
 	h := e.takeNew("a")
 	at := e.Now().Add(10 * time.Second)
+	changes := make(chan engine.Change, 100)
+	cancel := e.Subscribe(func(c engine.Change) { changes <- c })
+	defer cancel()
 	e.ok(e.Release(e.ctx, h.id, h.token, at, "step failed"))
+	for c := range changes { // who sleeps until the next timer must know
+		if c.Timer == at {
+			break
+		}
+	}
 	run := e.Run(h.id)
 	equal(e, "status", run.Status, history.StatusReady)
 	equal(e, "reason", run.Reason, "step failed")

@@ -120,6 +120,9 @@ func (s *Store) Release(ctx context.Context, id history.RunID, token history.Tok
 			}
 			if retryAt > w.at {
 				w.after = append(w.after, func() { s.delayed[id] = retryAt })
+				if at := w.timers[id]; at == 0 || retryAt < at {
+					w.timers[id] = retryAt
+				}
 			}
 			return nil
 		})
