@@ -16,7 +16,8 @@ var errLost = errors.New("the run's lease is lost: another worker has it, or wil
 
 // Drain stops claiming, lets the steps under way end, and hands back the runs whose steps have ended. When ctx ends
 // it hands back the rest: their steps' contexts end, their results are dropped, and they are attempted again
-// elsewhere. Waiting runs are left as they are. It returns at most StopGrace after ctx has ended, and Run after it.
+// elsewhere. Waiting runs are left as they are. It returns at most StopGrace after ctx has ended, and Run at most
+// StopGrace after that.
 func (w *Worker) Drain(ctx context.Context) {
 	w.drainOnce.Do(func() { close(w.draining) })
 	select {

@@ -89,13 +89,13 @@ func (h *held) drive(ctx context.Context) {
 // load takes the execution that was kept in memory, or replays the history in a new one.
 func (h *held) load(ctx context.Context) (kernel.Input, error) {
 	in := kernel.Input{Now: h.claim.Now, Inbox: h.claim.Inbox}
-	if x := h.w.resident.take(h.id); x != nil {
+	if x, ok := h.w.resident.take(h.id); ok {
 		if x.Seq() == h.run.Seq {
 			h.exec = x
 			in.Inbox = newer(in.Inbox, x.InboxSeen())
 			return in, nil
 		}
-		x.Unload()
+		h.w.unloads.add(x)
 	}
 	fn, ok := h.w.code.Lookup(history.WorkflowKey{Name: h.run.Workflow, Version: h.run.Version})
 	if !ok {
@@ -192,7 +192,7 @@ func (h *held) act(ctx context.Context, a *kernel.Activation) (again bool, err e
 		}
 		h.stop(a.Stop)
 		h.end()
-		h.exec.Unload()
+		h.discard()
 		return false, nil
 	}
 	h.stop(a.Stop)
@@ -319,7 +319,7 @@ const retryDelay = 5 * time.Second
 // discard drops the execution: what it holds may not be what the store has.
 func (h *held) discard() {
 	if h.exec != nil {
-		h.exec.Unload()
+		h.w.unloads.add(h.exec)
 		h.exec = nil
 	}
 }

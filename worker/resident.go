@@ -10,7 +10,8 @@ import (
 )
 
 // residents keeps waiting executions, so that the next activation needs no replay. It is a cache: what is in it can
-// always be built anew from the history. It drops the least recently used.
+// always be built anew from the history. It drops the least recently used. What it returns is not in it any more, and is the
+// caller's to use or to unload.
 type residents struct {
 	max int
 	ttl time.Duration
@@ -20,10 +21,6 @@ type residents struct {
 	order *list.List
 	// byRun finds the elements of order. guarded by mu
 	byRun map[history.RunID]*list.Element
-	// closed says that unloadAll was called: nothing more is unloaded on the side. guarded by mu
-	closed bool
-	// aside counts the unloadings of drop.
-	aside sync.WaitGroup
 }
 
 type resident struct {
@@ -50,24 +47,15 @@ func (r *residents) put(id history.RunID, x *kernel.Execution) (drop []*kernel.E
 	return drop
 }
 
-// take removes and returns the execution of a run, or nil.
-func (r *residents) take(id history.RunID) *kernel.Execution {
+// take returns the execution of a run, if there is one.
+func (r *residents) take(id history.RunID) (x *kernel.Execution, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.byRun[id]
 	if e == nil {
-		return nil
+		return nil, false
 	}
-	return r.remove(e)
-}
-
-// drop unloads the execution of a run that is over, without making the caller wait.
-func (r *residents) drop(id history.RunID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e := r.byRun[id]; e != nil && !r.closed {
-		r.aside.Go(r.remove(e).Unload)
-	}
+	return r.remove(e), true
 }
 
 func (r *residents) empty() bool {
@@ -76,27 +64,24 @@ func (r *residents) empty() bool {
 	return r.order.Len() == 0
 }
 
-// unloadIdle unloads what has waited longer than the bound.
-func (r *residents) unloadIdle(now time.Time) {
+// takeIdle returns what has waited longer than the bound.
+func (r *residents) takeIdle(now time.Time) (idle []*kernel.Execution) {
 	r.mu.Lock()
-	var drop []*kernel.Execution
+	defer r.mu.Unlock()
 	for e := r.order.Back(); e != nil && now.Sub(e.Value.(*resident).since) > r.ttl; e = r.order.Back() {
-		drop = append(drop, r.remove(e))
+		idle = append(idle, r.remove(e))
 	}
-	r.mu.Unlock()
-	unload(drop)
+	return idle
 }
 
-func (r *residents) unloadAll() {
+// takeAll returns everything.
+func (r *residents) takeAll() (all []*kernel.Execution) {
 	r.mu.Lock()
-	r.closed = true
-	var drop []*kernel.Execution
+	defer r.mu.Unlock()
 	for r.order.Len() > 0 {
-		drop = append(drop, r.remove(r.order.Front()))
+		all = append(all, r.remove(r.order.Front()))
 	}
-	r.mu.Unlock()
-	unload(drop)
-	r.aside.Wait()
+	return all
 }
 
 // remove takes an element out. The caller holds mu.
@@ -104,11 +89,4 @@ func (r *residents) remove(e *list.Element) *kernel.Execution {
 	v := r.order.Remove(e).(*resident)
 	delete(r.byRun, v.id)
 	return v.exec
-}
-
-// unload runs the author's deferred functions, so no lock is held.
-func unload(xs []*kernel.Execution) {
-	for _, x := range xs {
-		x.Unload()
-	}
 }

@@ -1,7 +1,10 @@
 package worker
 
 import (
+	"bytes"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,19 +36,19 @@ func TestResidentsDropTheLeastRecentlyUsed(t *testing.T) {
 		r := newResidents(2, time.Hour)
 		for _, n := range []byte{1, 2} {
 			id, x := parked(t, &gone, n)
-			unload(r.put(id, x))
+			end(r.put(id, x))
 		}
-		one := r.take(history.RunID{1}) // used: now 2 is the oldest
-		unload(r.put(history.RunID{1}, one))
+		one, _ := r.take(history.RunID{1}) // used: now 2 is the oldest
+		end(r.put(history.RunID{1}, one))
 		id, x := parked(t, &gone, 3)
-		unload(r.put(id, x))
+		end(r.put(id, x))
 		if !slices.Equal(gone, []byte{2}) {
 			t.Errorf("unloaded %v, want 2", gone)
 		}
-		if r.take(history.RunID{2}) != nil {
+		if _, ok := r.take(history.RunID{2}); ok {
 			t.Error("an unloaded execution is still there")
 		}
-		r.unloadAll()
+		end(r.takeAll())
 		if len(gone) != 3 || !r.empty() {
 			t.Errorf("unloaded %v, want all", gone)
 		}
@@ -58,14 +61,14 @@ func TestResidentsDropWhatIsIdle(t *testing.T) {
 		r := newResidents(10, time.Minute)
 		for _, n := range []byte{1, 2, 3} {
 			id, x := parked(t, &gone, n)
-			unload(r.put(id, x))
+			end(r.put(id, x))
 			time.Sleep(40 * time.Second)
 		}
-		r.unloadIdle(time.Now())
+		end(r.takeIdle(time.Now()))
 		if !slices.Equal(gone, []byte{1, 2}) {
 			t.Errorf("unloaded %v, want 1 and 2: idle for 120 s and 80 s of 60", gone)
 		}
-		r.unloadAll()
+		end(r.takeAll())
 	})
 }
 
@@ -74,25 +77,45 @@ func TestNoResidents(t *testing.T) {
 		var gone []byte
 		r := newResidents(-1, time.Minute)
 		id, x := parked(t, &gone, 1)
-		unload(r.put(id, x))
-		if len(gone) != 1 || r.take(id) != nil {
+		end(r.put(id, x))
+		if _, kept := r.take(id); kept || len(gone) != 1 {
 			t.Errorf("it was kept")
 		}
 	})
 }
 
-func TestResidentOfAnEndedRunIsDroppedOnTheSide(t *testing.T) {
+// end unloads, and waits for it.
+func end(xs []*kernel.Execution) {
+	u := unloads{grace: time.Hour, log: slog.New(slog.DiscardHandler)}
+	for _, x := range xs { // in order
+		u.add(x)
+		u.wait()
+	}
+}
+
+func TestUnloadThatHangsIsLoggedAndLeftBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var gone []byte
-		r := newResidents(10, time.Minute)
-		id, x := parked(t, &gone, 1)
-		unload(r.put(id, x))
-		r.drop(id)
-		r.drop(id)
-		r.unloadAll() // waits for it
-		if len(gone) != 1 {
-			t.Errorf("unloaded %v", gone)
+		release := make(chan struct{})
+		var log bytes.Buffer
+		u := unloads{grace: time.Minute, log: slog.New(slog.NewTextHandler(&log, nil))}
+		u.wait() // for nothing
+		run := &history.Run{Spec: history.Spec{ID: history.RunID{7}}}
+		run.Seq = 1
+		x := kernel.New(run, []history.Event{{Seq: 1, Kind: history.RunStarted}}, func(b *kernel.Branch, _ []byte) ([]byte, *history.Failure) {
+			defer func() { <-release }()
+			_, f := b.Receive(kernel.ReceiveSpec{Name: "never", Signals: []string{"never"}})
+			return nil, f
+		}, kernel.Options{})
+		x.Advance(kernel.Input{Now: 1})
+		before := time.Now()
+		u.add(x)
+		u.wait()
+		synctest.Wait()
+		if d := time.Since(before); d != time.Minute || !strings.Contains(log.String(), run.ID.String()) {
+			t.Errorf("waited %s, logged %q", d, log.String())
 		}
+		close(release)
+		u.wait()
 	})
 }
 

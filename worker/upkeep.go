@@ -27,7 +27,7 @@ func (w *Worker) keepUp(ctx context.Context) {
 			w.storeError(ctx, "expire leases", err)
 		}
 		w.freeStalled(ctx)
-		w.resident.unloadIdle(time.Now())
+		w.unloads.add(w.resident.takeIdle(time.Now())...)
 	}
 }
 

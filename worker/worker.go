@@ -33,6 +33,7 @@ type Worker struct {
 	running sync.WaitGroup
 
 	resident *residents
+	unloads  *unloads
 	limits   *limits
 
 	mu sync.Mutex
@@ -57,6 +58,7 @@ func New(store Store, code Code, opts Options) *Worker {
 		draining: make(chan struct{}),
 		claimed:  make(chan struct{}),
 		resident: newResidents(opts.MaxResident, opts.ResidentFor),
+		unloads:  &unloads{grace: opts.StopGrace, log: opts.Log},
 		held:     make(map[history.RunID]*held),
 		driving:  make(map[*held]struct{}),
 	}
@@ -77,7 +79,7 @@ func (w *Worker) Notify(c history.Change) {
 		return
 	}
 	if c.Status == history.StatusPaused {
-		w.resident.drop(c.Run)
+		w.unloadResident(c.Run)
 	}
 	switch h := w.find(c.Run); {
 	case h == nil:
@@ -99,7 +101,13 @@ func (w *Worker) over(id history.RunID) {
 	if h != nil {
 		h.lose()
 	}
-	w.resident.drop(id)
+	w.unloadResident(id)
+}
+
+func (w *Worker) unloadResident(id history.RunID) {
+	if x, ok := w.resident.take(id); ok {
+		w.unloads.add(x)
+	}
 }
 
 // keep keeps the execution of a run that waits, unless the run has gone on without it: since the commit that gave it up
@@ -111,7 +119,7 @@ func (w *Worker) keep(h *held) {
 		drop = w.resident.put(h.id, h.exec)
 	}
 	w.mu.Unlock()
-	unload(drop)
+	w.unloads.add(drop...)
 }
 
 // wake makes the claim loop look for work.
@@ -141,7 +149,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.running.Wait()
 	cancel()
 	upkeep.Wait()
-	w.resident.unloadAll()
+	w.unloads.add(w.resident.takeAll()...)
+	w.unloads.wait()
 	w.limits.stop()
 	w.mu.Lock()
 	defer w.mu.Unlock()

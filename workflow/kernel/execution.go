@@ -127,6 +127,9 @@ func New(run *history.Run, events []history.Event, fn Func, opts Options) *Execu
 	return x
 }
 
+// Run is the run's id.
+func (x *Execution) Run() history.RunID { return x.spec.ID }
+
 // Seq is the sequence of the newest event, committed or in the last activation.
 func (x *Execution) Seq() uint64 { return x.seq }
 
