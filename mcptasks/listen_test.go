@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -239,4 +240,37 @@ func TestPurgedTaskDetaches(t *testing.T) {
 	s.task()
 	h.engine.purge(id)
 	s.ended()
+}
+
+// A subscriber that does not read holds up neither the other subscribers nor those who poll.
+func TestSlowReaderHoldsNobodyUp(t *testing.T) {
+	h := newHarness(t, Options{})
+	id := h.create()
+	stuck, err := net.Dial("tcp", h.http.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stuck.Close()
+	if err := stuck.(*net.TCPConn).SetReadBuffer(4096); err != nil {
+		t.Fatal(err)
+	}
+	req := post{method: methodListen, params: map[string]any{"notifications": map[string]any{"taskIds": []string{id}}}}.request(t, h.http.URL)
+	if err := req.Write(stuck); err != nil { // and the answer is never read
+		t.Fatal(err)
+	}
+	h.engine.waiting(1)
+	s := h.listen(post{}, map[string]any{"taskIds": []string{id}})
+	if m, _ := s.next(); m.Method != notificationAcknowledged {
+		t.Fatal(m.raw)
+	}
+	s.task()
+	for i := range 20 { // more than the buffers of the connection hold
+		message := strings.Repeat("m", 300_000) + fmt.Sprint(i)
+		h.engine.report(id, message)
+		for s.task().StatusMessage != message {
+		}
+	}
+	if d := h.get(id); d.Status != Working {
+		t.Errorf("%+v", d)
+	}
 }

@@ -117,6 +117,9 @@ func (s *Server) listTools(ctx context.Context, req mcp.Request, next mcp.Method
 		l.Tools = s.visibleTools(r.caller.Tenant, l.Tools)
 		l.CacheScope = "private" // a shared cache would show one tenant's tools to another
 	}
+	if r.generation != generation2026 {
+		l.Tools = objectOutputsOnly(l.Tools)
+	}
 	if r.generation == generation2025 {
 		return s.listTools2025(l)
 	}

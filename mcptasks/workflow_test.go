@@ -248,3 +248,64 @@ func TestUndeclaredKindGoesToAnOperator(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
+
+func TestRouteOfGoTypes(t *testing.T) {
+	type receipt struct {
+		Total int `json:"total" jsonschema:"in cents"`
+	}
+	buy := workflow.Define("buy", 3, func(_ workflow.Context, o order) (receipt, error) { return receipt{Total: 5 * o.Count}, nil })
+	s := newService(t, buy)
+	route, err := mcptasks.RouteTo(buy, mcp.Tool{Name: "shop.buy", Description: "Buys."})
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := workflow.Define("count", 1, func(workflow.Context, order) (int, error) { return 7, nil })
+	if err := s.engine.Register(count); err != nil {
+		t.Fatal(err)
+	}
+	number, err := mcptasks.RouteTo(count, mcp.Tool{OutputSchema: json.RawMessage(`{"type":"integer"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.server.SetRoutes(route, number); err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []string{"2026-07-28", "2025-11-25"} {
+		c := s.client(mcptasks.ClientOptions{Version: version})
+		session, err := c.Session(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := session.ListTools(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		schemas := map[string]string{}
+		for _, tool := range list.Tools {
+			b, err := json.Marshal([]any{tool.InputSchema, tool.OutputSchema})
+			if err != nil {
+				t.Fatal(err)
+			}
+			schemas[tool.Name] = string(b)
+		}
+		for _, want := range []string{`"count":{"type":"integer"}`, `"required":["item","count"]`, `"total":{"description":"in cents","type":"integer"}`} {
+			if !strings.Contains(schemas["shop.buy"], want) {
+				t.Errorf("%s: %s is not in %s", version, want, schemas["shop.buy"])
+			}
+		}
+		if got := strings.HasSuffix(schemas["count"], `{"type":"integer"}]`); got != (version == "2026-07-28") { // older revisions have objects only
+			t.Errorf("%s: %s", version, schemas["count"])
+		}
+		out, err := c.Call(t.Context(), mcptasks.CallRequest{Tool: "shop.buy", Arguments: order{Item: "x", Count: 3}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := c.Wait(t.Context(), out.Task, mcptasks.WaitOptions{})
+		if b, _ := json.Marshal(r.StructuredContent); err != nil || string(b) != `{"total":15}` {
+			t.Errorf("%s: %s, %v", version, b, err)
+		}
+	}
+	if _, err := mcptasks.RouteTo(workflow.Define("bare", 1, func(workflow.Context, int) (int, error) { return 0, nil }), mcp.Tool{}); err == nil {
+		t.Error("arguments that are no object were accepted")
+	}
+}
