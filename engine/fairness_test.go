@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -169,4 +170,37 @@ func TestQueueRateOfAWorker(t *testing.T) {
 			t.Errorf("14 runs took %s, want 5s: 4 at once and then 2 a second", took)
 		}
 	})
+}
+
+// TestIdleQueueWithARateDoesNotKeepTheWorkerBusy: a rate is no reason to look for work where there is none.
+func TestIdleQueueWithARateDoesNotKeepTheWorkerBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := workflow.Define("call", 1, func(ctx workflow.Context, _ int) (string, error) { return "", nil })
+		var claims claimCounter
+		env := newEnvWith(t, envOptions{
+			engine: engine.Options{Worker: worker.Options{
+				PollInterval: time.Hour, Limits: map[string]worker.QueueLimit{"api": {PerSecond: 100, Running: 1}},
+			}},
+			wrap: func(s engine.Store) engine.Store { claims.Store = s; return &claims },
+		}, w)
+		env.ended(env.put(engine.StartOptions{Queue: "api"}, w), history.StatusCompleted)
+		synctest.Wait()
+		time.Sleep(time.Minute)
+		before := claims.n.Load()
+		time.Sleep(30 * time.Minute)
+		if n := claims.n.Load() - before; n > 1 {
+			t.Errorf("%d claims in half an hour without work", n)
+		}
+	})
+}
+
+// claimCounter counts claims.
+type claimCounter struct {
+	engine.Store
+	n atomic.Int64
+}
+
+func (c *claimCounter) Claim(ctx context.Context, r history.ClaimRequest) ([]history.Claim, error) {
+	c.n.Add(1)
+	return c.Store.Claim(ctx, r)
 }

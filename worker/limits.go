@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/perdure/perdure/history"
 )
 
 // QueueLimit bounds what one worker takes of a queue. The zero value bounds nothing.
@@ -32,6 +34,8 @@ type queueLimit struct {
 	held int
 	// starved says that a claim was bounded by held, so that a hand-back is worth a look. guarded by mu
 	starved bool
+	// byRate says that the newest claim was bounded by the rate. guarded by mu
+	byRate bool
 	// later wakes the claim loop when the rate allows more; nil while nothing waits for it. guarded by mu
 	later *time.Timer
 }
@@ -55,12 +59,27 @@ func (l *limits) ask(want int) map[string]int {
 	}
 	left := make(map[string]int, len(l.queues))
 	for name, q := range l.queues {
-		left[name] = q.ask(want, l.wake)
+		left[name] = q.ask(want)
 	}
 	return left
 }
 
-func (q *queueLimit) ask(want int, wake func()) int {
+// claimed looks at what a claim came to: where the rate was all that bounded it, another is due when there is more.
+func (l *limits) claimed(allowed map[string]int, claims []history.Claim) {
+	for name, n := range allowed {
+		q, took := l.queues[name], 0
+		for i := range claims {
+			if claims[i].Run.Queue == name {
+				took++
+			}
+		}
+		if took == n {
+			q.wakeLater(l.wake)
+		}
+	}
+}
+
+func (q *queueLimit) ask(want int) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := want
@@ -68,19 +87,20 @@ func (q *queueLimit) ask(want int, wake func()) int {
 		n = min(n, max(q.Running-q.held, 0))
 	}
 	q.starved = n < want
-	if q.rate == nil || n == 0 {
-		return n
+	q.byRate = false
+	if q.rate != nil {
+		tokens := int(q.rate.Tokens())
+		q.byRate = tokens < n
+		n = min(n, tokens)
 	}
-	tokens := int(q.rate.Tokens())
-	if tokens < n {
-		q.wakeLater(wake)
-	}
-	return min(n, tokens)
+	return n
 }
 
-// wakeLater looks again when the next token is there. Caller holds mu.
+// wakeLater looks again when the next token is there.
 func (q *queueLimit) wakeLater(wake func()) {
-	if q.later != nil {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.later != nil || !q.byRate {
 		return
 	}
 	missing := 1 - (q.rate.Tokens() - float64(int(q.rate.Tokens())))

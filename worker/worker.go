@@ -188,9 +188,10 @@ func (w *Worker) claim(ctx context.Context) bool {
 		return false
 	}
 	want := min(free, maxClaim)
+	allowed := w.limits.ask(want)
 	claims, err := w.store.Claim(ctx, history.ClaimRequest{
 		Owner: w.owner, Workflows: w.code.Keys(), Queues: w.opts.Queues, Max: want, TTL: w.opts.LeaseTTL,
-		Limits: w.limits.ask(want),
+		Limits: allowed,
 	})
 	if err != nil {
 		w.storeError(ctx, "claim", err)
@@ -199,6 +200,7 @@ func (w *Worker) claim(ctx context.Context) bool {
 	for _, c := range claims {
 		w.begin(ctx, c)
 	}
+	w.limits.claimed(allowed, claims)
 	return len(claims) == want
 }
 
