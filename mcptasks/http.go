@@ -167,9 +167,14 @@ func (h *httpHandler) serveOther(w http.ResponseWriter, r *http.Request) {
 	case r.Header.Get(headerVersion) >= revision2026:
 		h.stateless.ServeHTTP(w, r)
 	case r.Method == http.MethodGet && id != "":
-		// The SDK decides whether the caller may have the session's stream; it is used once the SDK has opened it.
+		caller, err := h.server.identify(r.Context(), requestExtra(r))
+		if err != nil {
+			writeError(w, http.StatusForbidden, nil, err)
+			return
+		}
+		// The SDK decides whether there is such a stream; it is used once the SDK has opened it.
 		sink := &sseSink{w: w}
-		sink.opened = func() { h.server.sessions.openStream(id, sink) }
+		sink.opened = func() { h.server.sessions.openStream(id, ownStream{sink, caller}) }
 		defer sink.close()
 		defer h.server.sessions.closeStream(id, sink)
 		h.sessions.ServeHTTP(sink, r)
@@ -189,13 +194,17 @@ func (h *httpHandler) full() bool {
 	return n >= h.maxSessions
 }
 
+// requestExtra is what Identify sees of an HTTP request, as the SDK would make it.
+func requestExtra(r *http.Request) *mcp.RequestExtra {
+	return &mcp.RequestExtra{TokenInfo: auth.TokenInfoFromContext(r.Context()), Header: r.Header}
+}
+
 // admit applies the rate limit of the caller.
 func (h *httpHandler) admit(w http.ResponseWriter, r *http.Request) bool {
 	if h.limit == nil {
 		return true
 	}
-	x := &mcp.RequestExtra{TokenInfo: auth.TokenInfoFromContext(r.Context()), Header: r.Header}
-	c, err := h.server.identify(r.Context(), x)
+	c, err := h.server.identify(r.Context(), requestExtra(r))
 	if err != nil {
 		writeError(w, http.StatusForbidden, nil, err)
 		return false

@@ -20,7 +20,7 @@ type sessionTable struct {
 	mu      sync.Mutex
 	open    map[*mcp.ServerSession]*sessionState // guarded by mu; an entry goes with its session
 	results map[string]int                       // guarded by mu; tasks/result requests that wait, by task
-	streams map[string]*sseSink                  // guarded by mu; sessions' own streams over HTTP, by session id
+	streams map[string]ownStream                 // guarded by mu; sessions' own streams over HTTP, by session id
 	// asking counts the questions on sessions' own streams.
 	asking sync.WaitGroup
 }
@@ -31,6 +31,12 @@ type sessionState struct {
 	polled map[string]*polledQuestion
 	// followed are the tasks whose changes the session is told of.
 	followed map[string]bool
+}
+
+// ownStream is the stream that a client opened for its session, and who it was.
+type ownStream struct {
+	sink   *sseSink
+	caller Caller
 }
 
 // polledQuestion counts the polls that have shown one question, and how often it was asked.
@@ -133,28 +139,31 @@ func (t *sessionTable) lost(session *mcp.ServerSession, taskID, key string) {
 }
 
 // openStream and closeStream keep the own stream of a session, for as long as it is there.
-func (t *sessionTable) openStream(id string, sink *sseSink) {
+func (t *sessionTable) openStream(id string, s ownStream) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.streams == nil {
-		t.streams = map[string]*sseSink{}
+		t.streams = map[string]ownStream{}
 	}
-	t.streams[id] = sink
+	t.streams[id] = s
 }
 
 func (t *sessionTable) closeStream(id string, sink *sseSink) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.streams[id] == sink {
+	if t.streams[id].sink == sink {
 		delete(t.streams, id)
 	}
 }
 
-// stream is the own stream of a session over HTTP; nil where the client has none open.
-func (t *sessionTable) stream(session *mcp.ServerSession) *sseSink {
+// stream is the own stream of a session over HTTP; nil where the caller has none open.
+func (t *sessionTable) stream(session *mcp.ServerSession, c Caller) *sseSink {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.streams[session.ID()]
+	if s := t.streams[session.ID()]; s.caller == c {
+		return s.sink
+	}
+	return nil
 }
 
 // follow counts a task in that the session is to be told of, and returns a context that ends with the session; false

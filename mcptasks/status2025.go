@@ -77,7 +77,7 @@ func (s *Server) followStatus(ctx context.Context, r *request, connection taskSi
 func (s *Server) sendStatus(ctx context.Context, r *request, connection taskSink, t task2025) {
 	sink := connection
 	if sink == nil {
-		own := s.sessions.stream(r.session)
+		own := s.sessions.stream(r.session, r.caller)
 		if own == nil {
 			return
 		}

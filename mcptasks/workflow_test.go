@@ -312,3 +312,23 @@ func TestRouteOfGoTypes(t *testing.T) {
 		t.Error("arguments that are no object were accepted")
 	}
 }
+
+// A question has a deadline of its own, where the author gives it one.
+func TestQuestionHasADeadline(t *testing.T) {
+	hurry := workflow.Define("hurry", 1, func(ctx workflow.Context, _ struct{}) (string, error) {
+		form := &mcp.ElicitParams{Message: "Now?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{}}`)}
+		_, err := mcptasks.Elicit(ctx, "now", form, workflow.Within(50*time.Millisecond))
+		if errors.Is(err, workflow.ErrTimeout) {
+			return "nobody came", nil
+		}
+		return "", err
+	})
+	s := newService(t, hurry)
+	c := s.client(mcptasks.ClientOptions{Elicit: func(ctx context.Context, _ *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+		<-ctx.Done() // the question is taken back
+		return nil, ctx.Err()
+	}})
+	if got := s.call(c, "hurry"); got != "nobody came" {
+		t.Errorf("%q", got)
+	}
+}
