@@ -80,7 +80,7 @@ func (e *Engine) changed(c Change) {
 	if e.worker != nil {
 		e.worker.Notify(c)
 	}
-	e.hub.notify(c.Run)
+	e.hub.notify(c)
 }
 
 // Register adds code. A name and version can be registered once; the error matches history.ErrConflict for a second

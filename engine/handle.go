@@ -29,23 +29,19 @@ func (h *Handle[Out]) ID() history.RunID { return h.id }
 // When ctx ends the run goes on.
 func (h *Handle[Out]) Result(ctx context.Context) (Out, error) {
 	var out Out
-	for run, err := range h.engine.Follow(ctx, h.id) {
-		if err != nil {
-			return out, fmt.Errorf("result of run %s: %w", h.id, err)
+	end, err := h.engine.Await(ctx, h.id)
+	if err != nil {
+		return out, fmt.Errorf("result of run %s: %w", h.id, err)
+	}
+	if end.Kind != history.RunCompleted {
+		status := history.StatusFailed
+		if end.Kind == history.RunCanceled {
+			status = history.StatusCanceled
 		}
-		if !run.Status.Terminal() {
-			continue
-		}
-		end, err := h.engine.Outcome(ctx, h.id)
-		if err != nil {
-			return out, fmt.Errorf("result of run %s: %w", h.id, err)
-		}
-		if end.Kind != history.RunCompleted {
-			return out, &RunError{Run: h.id, Status: run.Status, Failure: end.Failure}
-		}
-		if err := json.Unmarshal(end.Payload, &out); err != nil {
-			return out, fmt.Errorf("result of run %s does not decode into %T: %w", h.id, out, err)
-		}
+		return out, &RunError{Run: h.id, Status: status, Failure: end.Failure}
+	}
+	if err := json.Unmarshal(end.Payload, &out); err != nil {
+		return out, fmt.Errorf("result of run %s does not decode into %T: %w", h.id, out, err)
 	}
 	return out, nil
 }

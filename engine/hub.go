@@ -11,20 +11,28 @@ import (
 type hub struct {
 	mu sync.Mutex
 	// watchers are by run. guarded by mu
-	watchers map[history.RunID]map[chan struct{}]struct{}
+	watchers map[history.RunID]map[chan struct{}]interest
 }
 
-func newHub() *hub { return &hub{watchers: make(map[history.RunID]map[chan struct{}]struct{})} }
+// interest says what a watcher is woken by.
+type interest uint8
+
+const (
+	anyChange interest = iota
+	theEnd             // only the change that ends the run
+)
+
+func newHub() *hub { return &hub{watchers: make(map[history.RunID]map[chan struct{}]interest)} }
 
 // watch returns a channel that receives after the run has changed; several changes may be one receipt.
-func (h *hub) watch(id history.RunID) (changed <-chan struct{}, stop func()) {
+func (h *hub) watch(id history.RunID, in interest) (changed <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.watchers[id] == nil {
-		h.watchers[id] = make(map[chan struct{}]struct{})
+		h.watchers[id] = make(map[chan struct{}]interest)
 	}
-	h.watchers[id][ch] = struct{}{}
+	h.watchers[id][ch] = in
 	return ch, func() { h.remove(id, ch) }
 }
 
@@ -37,10 +45,13 @@ func (h *hub) remove(id history.RunID, ch chan struct{}) {
 	}
 }
 
-func (h *hub) notify(id history.RunID) {
+func (h *hub) notify(c Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for ch := range h.watchers[id] {
+	for ch, in := range h.watchers[c.Run] {
+		if in == theEnd && !c.Status.Terminal() {
+			continue
+		}
 		select {
 		case ch <- struct{}{}:
 		default:

@@ -134,17 +134,43 @@ func (e *Engine) Outcome(ctx context.Context, id history.RunID) (history.Event, 
 	if err != nil {
 		return history.Event{}, err
 	}
+	return e.outcome(ctx, &run)
+}
+
+func (e *Engine) outcome(ctx context.Context, run *history.Run) (history.Event, error) {
 	if !run.Status.Terminal() {
-		return history.Event{}, fmt.Errorf("outcome of run %s, which is %s: %w", id, run.Status, history.ErrNotFound)
+		return history.Event{}, fmt.Errorf("outcome of run %s, which is %s: %w", run.ID, run.Status, history.ErrNotFound)
 	}
-	es, err := e.store.History(ctx, id, run.Seq, 1)
+	es, err := e.store.History(ctx, run.ID, run.Seq, 1)
 	if err != nil {
 		return history.Event{}, err
 	}
 	if len(es) == 0 {
-		return history.Event{}, fmt.Errorf("outcome of run %s: %w", id, history.ErrCorrupt)
+		return history.Event{}, fmt.Errorf("outcome of run %s: %w", run.ID, history.ErrCorrupt)
 	}
 	return es[0], nil
+}
+
+// Await waits until the run is over and returns its terminal event. It reads nothing in between.
+func (e *Engine) Await(ctx context.Context, id history.RunID) (history.Event, error) {
+	over, stop := e.hub.watch(id, theEnd)
+	defer stop()
+	for {
+		run, err := e.store.Run(ctx, id)
+		if err != nil {
+			return history.Event{}, err
+		}
+		if run.Status.Terminal() {
+			return e.outcome(ctx, &run)
+		}
+		select {
+		case <-over:
+		case <-ctx.Done():
+			return history.Event{}, ctx.Err()
+		case <-e.done:
+			return history.Event{}, e.closedError()
+		}
+	}
 }
 
 // HasCode reports whether this engine can execute the run: a run without a worker that has its code waits.
@@ -155,7 +181,7 @@ func (e *Engine) HasCode(run *history.Run) bool {
 
 // Watch returns a channel that receives after the run has changed. It is a hint that coalesces: read the run.
 func (e *Engine) Watch(id history.RunID) (changed <-chan struct{}, stop func()) {
-	return e.hub.watch(id)
+	return e.hub.watch(id, anyChange)
 }
 
 // Follow yields the run as it is and then after each change, until it is over, ctx ends or the engine does.

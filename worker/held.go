@@ -183,7 +183,11 @@ func (h *held) act(ctx context.Context, a *kernel.Activation) (again bool, err e
 	switch a.Next {
 	case history.NextWaiting:
 		h.end()
-		h.w.keep(h)
+		if a.Asleep && a.Wake.Sub(h.w.store.Now()) > h.w.opts.ResidentFor {
+			h.discard() // nothing will need it for longer than it would be kept
+		} else {
+			h.w.keep(h)
+		}
 		return false, nil
 	case history.NextClosed, history.NextBlocked, history.NextReady:
 		if a.Diverged != nil {

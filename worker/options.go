@@ -48,7 +48,7 @@ type Options struct {
 	// StopGrace is how long a step may run on after its context ended, by timeout or cancel (default 10 s): past it the
 	// attempt counts as failed, and its result is dropped when it comes.
 	StopGrace time.Duration
-	// MaxResident and ResidentFor bound the waiting executions kept in memory, by number (default 10,000; negative:
+	// MaxResident and ResidentFor bound the waiting executions kept in memory, by number (default 1,000; negative:
 	// none) and by idle time (default 1 min). The others are replayed when something happens.
 	MaxResident int
 	ResidentFor time.Duration
@@ -81,7 +81,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.ResidentFor, time.Minute)
 	setDefault(&o.ProgressEvery, 30*time.Second)
 	if o.MaxResident == 0 {
-		o.MaxResident = 10_000
+		o.MaxResident = 1000
 	}
 	if o.MaxPayload <= 0 {
 		o.MaxPayload = 2 << 20

@@ -46,6 +46,8 @@ type Activation struct {
 	Stop []StepStop
 	// Wake is the earliest deadline that is open, whatever it belongs to; zero: none.
 	Wake history.Time
+	// Asleep says that the run waits for nothing but timers: only a cancel wakes it before Wake.
+	Asleep bool
 	// Warning is set while the history nears its limit.
 	Warning string
 	// Waits says what an operator must decide; empty where nothing waits for one.

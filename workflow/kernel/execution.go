@@ -343,6 +343,7 @@ func (x *Execution) finish() {
 	case x.running > 0:
 		out.Next = history.NextRunning
 	default:
+		out.Asleep = x.asleep()
 		out.Next = history.NextWaiting
 	}
 	if !x.closed && !x.continued {
@@ -351,6 +352,16 @@ func (x *Execution) finish() {
 	if d := x.earliest(); d != nil {
 		out.Wake = d.at
 	}
+}
+
+// asleep reports whether only timers can move the run on.
+func (x *Execution) asleep() bool {
+	for _, o := range x.ops {
+		if o.fork == nil && o.op != OpSleep && o.op != OpStep {
+			return false
+		}
+	}
+	return true
 }
 
 // rootReturned ends the run, or its generation.
