@@ -158,6 +158,7 @@ func (s *Store) attempt(group []*op) (t *txn, bad int, err error) {
 				return err
 			}
 		}
+		s.extent.Store(tx.Size())
 		return t.flush()
 	})
 	committing := err == nil && t.dirty
@@ -200,6 +201,9 @@ func (s *Store) judge(tx *bolt.Tx, id int, err error, committing bool) error {
 		}
 		return s.fail(err)
 	case committing && full(err) && s.newest() < id:
+		if !errors.Is(err, berrors.ErrMaxSizeReached) {
+			s.ballast.release()
+		}
 		return fmt.Errorf("%w: %w", history.ErrFull, err)
 	}
 	return s.fail(err)

@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,6 +26,13 @@ type Options struct {
 	// MaxSize bounds the file in bytes; a write that would need more matches history.ErrFull and changes nothing.
 	// 0 means no bound but the disk's. bbolt grows the file by 16 MiB at a time.
 	MaxSize int
+	// HighWater is the use of the file in bytes, without its free pages, from which on new runs match history.ErrFull while
+	// those that are there go on. Default nine tenths of MaxSize; 0 without that means no mark.
+	HighWater int64
+	// Ballast is the size in bytes of a file beside the store's (its name and ".ballast") that is removed when the disk is
+	// full, so that the runs that are there can go on and old ones be deleted. New runs match history.ErrFull from then on,
+	// until there is room for the ballast again. 0 means none.
+	Ballast int64
 	// MmapSize is the address space in bytes that is set aside for the file at open, so that growing it need not
 	// wait for reads. Default 1 GiB; on Windows, where it would be the size of the file, it is ignored.
 	MmapSize int
@@ -51,6 +59,9 @@ func (o *Options) filled() Options {
 	}
 	if runtime.GOOS == "windows" {
 		f.MmapSize = 0
+	}
+	if f.HighWater <= 0 {
+		f.HighWater = int64(f.MaxSize) / 10 * 9
 	}
 	if f.Clock == nil {
 		f.Clock = time.Now
@@ -96,6 +107,11 @@ func open(path string, o Options) (*Store, error) {
 		db: db, file: file, path: path, ro: o.ReadOnly, codec: history.NewCodec(),
 		leases: map[history.RunID]*lease{}, closing: map[history.RunID]bool{},
 		delayed: map[history.RunID]delay{}, sched: newScheduler(),
+	}
+	s.maxSize, s.highWater = o.MaxSize, o.HighWater
+	s.ballast.path, s.ballast.size = ballastPath(path), max(0, o.Ballast)
+	if info, err := file.Stat(); err == nil {
+		s.sizeAtOpen = info.Size()
 	}
 	if err := s.begin(o); err != nil {
 		var p *panicError
@@ -143,6 +159,13 @@ func (s *Store) begin(o Options) error {
 	if s.ro {
 		return nil
 	}
+	if err := s.view(context.Background(), "open", func(v *view) error {
+		s.extent.Store(v.tx.Size())
+		return nil
+	}); err != nil {
+		return err
+	}
+	s.ballast.gone = s.ballast.size > 0 && s.ballast.make() != nil // there is no room: new runs wait until there is
 	s.work.wake, s.work.done = make(chan struct{}, 1), make(chan struct{})
 	go s.commitLoop()
 	return nil
@@ -170,6 +193,9 @@ func openBolt(path string, o Options, readOnly bool) (*bolt.DB, *os.File, error)
 	var p *panicError
 	switch {
 	case err == nil:
+		if e := sameFile(path, file); e != nil {
+			return nil, nil, errors.Join(e, db.Close())
+		}
 		return db, file, nil
 	case errors.As(err, &p) && file == nil:
 		return nil, nil, err
@@ -183,6 +209,23 @@ func openBolt(path string, o Options, readOnly bool) (*bolt.DB, *os.File, error)
 		return nil, nil, fmt.Errorf("both meta pages are damaged: restore a backup: %w: %w", history.ErrCorrupt, err)
 	}
 	return nil, nil, err
+}
+
+// sameFile refuses a file that lost its name while its lock was waited for: Compact put another in its place, and what
+// is written to this one would be lost.
+func sameFile(path string, file *os.File) error {
+	opened, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	named, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(opened, named) {
+		return fmt.Errorf("%w: it was just replaced, try again", history.ErrLocked)
+	}
+	return nil
 }
 
 // inspect looks at a file before it is opened for good, read-only and without trusting it: opened for writing, bbolt

@@ -79,8 +79,12 @@ func (s *Store) Start(ctx context.Context, start history.Start) (run history.Run
 	if err != nil {
 		return run, false, s.wrap("start", err)
 	}
+	short := s.roomForRuns()
 	err = s.submit(ctx, "start", func(st *stage) error {
 		w, old, err := st.start(e)
+		if err == nil && !old && short != nil {
+			err = short
+		}
 		if err != nil {
 			return fmt.Errorf("run with key %q: %w", e.start.Spec.Key, err)
 		}

@@ -26,6 +26,13 @@ type Store struct {
 	tell  *notifier
 	ro    bool
 
+	// What is known of the room: see room.go.
+	ballast    ballast
+	maxSize    int
+	highWater  int64
+	extent     atomic.Int64 // of the pages that were ever used, in bytes
+	sizeAtOpen int64
+
 	// failure is set once, by the first outcome that nobody knows.
 	failure atomic.Pointer[error]
 	// stuck says that bbolt panicked with its locks held: its Close would hang.
