@@ -18,28 +18,13 @@ type TB interface {
 	Errorf(format string, a ...any)
 }
 
-// Checker checks the messages of servers. It is safe for concurrent use.
-type Checker struct {
-	tb TB
-
-	mu      sync.Mutex
-	checked int // guarded by mu
-}
+// Checker checks the messages of servers. It is safe for concurrent use, where the test is.
+type Checker struct{ tb TB }
 
 // New returns a checker that reports to the test.
-func New(tb TB) *Checker { return &Checker{tb: tb} }
-
-// Checked returns how many messages were checked.
-func (c *Checker) Checked() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.checked
-}
+func New(tb TB) *Checker { return &Checker{tb} }
 
 func (c *Checker) check(data []byte, g generation, methodOf func(id string) string) {
-	c.mu.Lock()
-	c.checked++
-	c.mu.Unlock()
 	if err := checkFrame(data, g, methodOf); err != nil {
 		c.tb.Errorf("the server's message %v\n%.2000s", err, data)
 	}
