@@ -3,8 +3,6 @@ package boltstore
 import (
 	"bytes"
 	"container/heap"
-	"encoding/binary"
-	"fmt"
 	"slices"
 
 	"github.com/perdure/perdure/history"
@@ -90,34 +88,6 @@ func (p *tenantLines) before(q *tenantLines) bool {
 		return a.served < b.served
 	}
 	return p.head() < q.head()
-}
-
-type lineHeap []*line
-
-func (h lineHeap) Len() int           { return len(h) }
-func (h lineHeap) Less(i, j int) bool { return h[i].head() < h[j].head() }
-func (h lineHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].index, h[j].index = i, j }
-func (h *lineHeap) Push(v any)        { l := v.(*line); l.index = len(*h); *h = append(*h, l) }
-func (h *lineHeap) Pop() any {
-	old := *h
-	l := old[len(old)-1]
-	l.index, old[len(old)-1] = -1, nil
-	*h = old[:len(old)-1]
-	return l
-}
-
-type tenantHeap []*tenantLines
-
-func (h tenantHeap) Len() int           { return len(h) }
-func (h tenantHeap) Less(i, j int) bool { return h[i].before(h[j]) }
-func (h tenantHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].index, h[j].index = i, j }
-func (h *tenantHeap) Push(v any)        { p := v.(*tenantLines); p.index = len(*h); *h = append(*h, p) }
-func (h *tenantHeap) Pop() any {
-	old := *h
-	p := old[len(old)-1]
-	p.index, old[len(old)-1] = -1, nil
-	*h = old[:len(old)-1]
-	return p
 }
 
 // settle puts a line in order after its window or its share has changed.
@@ -346,108 +316,3 @@ func (s *Store) wanted(key string, val []byte) bool {
 	_, delayed := s.delayed[id]
 	return !delayed && s.leases[id] == nil && !s.closing[id] && !slices.Equal(val, u64(nil, s.epoch))
 }
-
-// turn is a claim: the groups that it asks for, and how many it may still take of a queue that is limited.
-type turn struct {
-	groups []*group
-	left   map[string]int
-}
-
-func (s *Store) newTurn(v *view, req *history.ClaimRequest) *turn {
-	t := &turn{left: map[string]int{}}
-	for queue, n := range req.Limits {
-		t.left[queue] = n
-	}
-	seen := map[history.WorkflowKey]bool{}
-	for _, key := range req.Workflows {
-		if seen[key] {
-			continue
-		}
-		seen[key] = true
-		for queue, g := range s.groupsOf(v, key) {
-			if req.Queues == nil || slices.Contains(req.Queues, queue) {
-				t.groups = append(t.groups, g)
-			}
-		}
-	}
-	return t
-}
-
-// next takes the row whose turn it is out of its line; ok is false where there is none. The caller enters its lease before
-// it asks for another.
-func (s *Store) next(v *view, t *turn) (row string, l *line, ok bool) {
-	var best *tenantLines
-	for _, g := range t.groups {
-		if n, limited := t.left[g.queue]; limited && n <= 0 {
-			continue
-		}
-		s.fill(v, g)
-		if len(g.order) > 0 && (best == nil || g.order[0].before(best)) {
-			best = g.order[0]
-		}
-	}
-	if best == nil {
-		return "", nil, false
-	}
-	if _, limited := t.left[best.group.queue]; limited {
-		t.left[best.group.queue]--
-	}
-	l = best.lines[0]
-	row = l.pop()
-	s.settle(l)
-	return row, l, true
-}
-
-// lineName is a line's prefix, taken apart.
-type lineName struct {
-	workflow           int // length of the workflow's part
-	queue, tenant, key string
-	limit              int
-}
-
-// linePrefix names the line that a run stands in:
-//
-//	name length 1 | name | version4 | queue length 1 | queue | tenant length 2 | tenant | key length 2 | key | limit4
-//
-// key is the concurrency key, with its limit.
-func linePrefix(s *history.Spec) []byte {
-	b := workflowPrefix(history.WorkflowKey{Name: s.Workflow, Version: s.Version})
-	b = append(append(b, byte(len(s.Queue))), s.Queue...)
-	b = append(binary.BigEndian.AppendUint16(b, uint16(len(s.Tenant))), s.Tenant...)
-	b = append(binary.BigEndian.AppendUint16(b, uint16(len(s.ConcurrencyKey))), s.ConcurrencyKey...)
-	return binary.BigEndian.AppendUint32(b, uint32(s.ConcurrencyLimit))
-}
-
-// splitLine is the inverse of linePrefix; ok is false where prefix is none.
-func splitLine(prefix string) (n lineName, ok bool) {
-	rest := prefix
-	take := func(count int) (part string) {
-		if ok = ok && len(rest) >= count; ok {
-			part, rest = rest[:count], rest[count:]
-		}
-		return part
-	}
-	number := func(width int) (v int) {
-		for _, b := range []byte(take(width)) {
-			v = v<<8 | int(b)
-		}
-		return v
-	}
-	ok = true
-	take(number(1))
-	take(4)
-	n.workflow = len(prefix) - len(rest)
-	n.queue = take(number(1))
-	n.tenant = take(number(2))
-	n.key = take(number(2))
-	n.limit = number(4)
-	return n, ok && rest == ""
-}
-
-func keyOfLine(prefix string) string {
-	n, _ := splitLine(prefix)
-	return n.key
-}
-
-// shareKey names a concurrency key of a tenant.
-func shareKey(tenant, key string) string { return fmt.Sprintf("%d %s%s", len(tenant), tenant, key) }
