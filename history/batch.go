@@ -97,6 +97,8 @@ type Claim struct {
 	Now Time
 	// Inbox holds all items that no event has consumed, oldest first.
 	Inbox []InboxItem
+	// Fresh is the first event of a generation that has no other, its whole history, where the store has it at hand.
+	Fresh *Event
 }
 
 // ClaimRequest asks a store for work.

@@ -101,6 +101,10 @@ func (h *held) load(ctx context.Context) (kernel.Input, error) {
 	if !ok {
 		return in, fmt.Errorf("no code for %s v%d", h.run.Workflow, h.run.Version)
 	}
+	if e := h.claim.Fresh; e != nil {
+		h.exec = kernel.New(&h.run, []history.Event{*e}, fn, h.w.opts.Kernel)
+		return in, nil
+	}
 	events, err := h.history(ctx)
 	if err != nil {
 		return in, err

@@ -135,7 +135,15 @@ func (v *view) claim(id history.RunID, token history.Token, now history.Time) (h
 		return history.Claim{}, err
 	}
 	run.Status = history.StatusRunning
-	return history.Claim{Run: run, Token: token, Now: now, Inbox: items}, nil
+	c := history.Claim{Run: run, Token: token, Now: now, Inbox: items}
+	if run.Seq == run.GenerationSeq {
+		e, err := v.event(id, run.Seq)
+		if err != nil {
+			return history.Claim{}, err
+		}
+		c.Fresh = &e
+	}
+	return c, nil
 }
 
 // seat completes the leases whose runs could be read and drops the others. A damaged run keeps its row: every

@@ -65,6 +65,28 @@ func (v *view) exists(id history.RunID) error {
 	return nil
 }
 
+// event reads one event.
+func (v *view) event(id history.RunID, seq uint64) (history.Event, error) {
+	key := runSeqKey(id, seq)
+	rec := v.get(bEvents, key)
+	if rec == nil {
+		return history.Event{}, &history.CorruptError{What: "event", Run: id, Seq: seq, Reason: "is not there"}
+	}
+	return v.decodeEvent(id, key, rec)
+}
+
+func (v *view) decodeEvent(id history.RunID, key, rec []byte) (history.Event, error) {
+	e, _, err := v.codec.DecodeEvent(rec)
+	if err != nil {
+		return history.Event{}, err
+	}
+	if !bytes.Equal(key, runSeqKey(id, e.Seq)) {
+		return history.Event{}, &history.CorruptError{What: "event", Run: id, Seq: e.Seq, Reason: fmt.Sprintf("is stored under key %x", key)}
+	}
+	return e, nil
+}
+
+
 // History implements engine.Store. A limit of 0 means 1,000.
 func (s *Store) History(ctx context.Context, id history.RunID, from uint64, limit int) ([]history.Event, error) {
 	if limit <= 0 {
@@ -79,12 +101,9 @@ func (s *Store) History(ctx context.Context, id history.RunID, from uint64, limi
 			if len(events) == limit {
 				break
 			}
-			e, _, err := v.codec.DecodeEvent(rec)
+			e, err := v.decodeEvent(id, k, rec)
 			if err != nil {
 				return err
-			}
-			if !bytes.Equal(k, runSeqKey(id, e.Seq)) {
-				return &history.CorruptError{What: "event", Run: id, Seq: e.Seq, Reason: fmt.Sprintf("is stored under key %x", k)}
 			}
 			events = append(events, e)
 		}
