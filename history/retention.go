@@ -60,10 +60,6 @@ type RetentionRule struct {
 	// KeepTombstones is the time from a run's deletion to the purge of its tombstone, which also needs an export receipt;
 	// 0 means for ever.
 	KeepTombstones time.Duration `json:"keepTombstones,omitempty"`
-	// KeepGenerations is how many closed generations of a live run are kept beside the current one, and KeepClosed how
-	// long a generation is kept after its end; one that both let go is deleted. KeepClosed 0 means for ever.
-	KeepGenerations int           `json:"keepGenerations,omitempty"`
-	KeepClosed      time.Duration `json:"keepClosed,omitempty"`
 }
 
 // RetentionPolicy is a list of rules; the first that fits a run counts. A run that none fits is kept as its start says.
@@ -82,9 +78,8 @@ func (p RetentionPolicy) For(tenant, workflow string) RetentionRule {
 // Check refuses a policy with negative figures. Its error matches ErrInvalid.
 func (p RetentionPolicy) Check() error {
 	for i, r := range p {
-		if r.Keep < 0 || r.KeepTombstones < 0 || r.KeepClosed < 0 || r.KeepGenerations < 0 {
-			return fmt.Errorf("retention rule %d: keep %s, keep tombstones %s, keep closed %s and keep generations %d must not be negative: %w",
-				i+1, r.Keep, r.KeepTombstones, r.KeepClosed, r.KeepGenerations, ErrInvalid)
+		if r.Keep < 0 || r.KeepTombstones < 0 {
+			return fmt.Errorf("retention rule %d: keep %s and keep tombstones %s must not be negative: %w", i+1, r.Keep, r.KeepTombstones, ErrInvalid)
 		}
 	}
 	return nil

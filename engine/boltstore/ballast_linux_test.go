@@ -99,7 +99,6 @@ func onSmallDisk(t *testing.T, dir string) {
 	if err := errors.Join(filler.Close(), os.Remove(filler.Name())); err != nil {
 		t.Fatal(err)
 	}
-	s.ballast.tried = time.Time{} // as if ten seconds had passed
 	if _, err := startRun(t, s, "new"); err != nil {
 		t.Errorf("a new run when there is room again: %v", err)
 	}

@@ -28,8 +28,8 @@ type ballast struct {
 	tried time.Time
 }
 
-// ballastRetry is how often a new start may try whether there is room again.
-const ballastRetry = 10 * time.Second
+// ballastRetry is how often a new start may try to write the ballast again.
+const ballastRetry = time.Second
 
 // ballastPath is where the ballast of a store lies.
 func ballastPath(path string) string { return path + ".ballast" }
@@ -79,7 +79,7 @@ func (b *ballast) there() bool {
 	if !b.gone {
 		return true
 	}
-	if time.Since(b.tried) < ballastRetry {
+	if free, known := freeOnDisk(b.path); known && free < 2*b.size || time.Since(b.tried) < ballastRetry {
 		return false
 	}
 	b.tried = time.Now()

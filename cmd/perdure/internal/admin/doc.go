@@ -19,6 +19,13 @@
 //	POST /v1/schedules/{name}/{verb}         pause, resume, trigger or delete
 //	POST /v1/verify                          runs the checker
 //	POST /v1/reload, /v1/stop                reloads the tools, ends the server gracefully
+//	GET  /v1/stats                           sizes, counts and queues of the store
+//	GET  /v1/backup                          the store's file, as it is at one instant
+//	GET  /v1/retention                       the policy, the legal holds, what is due
+//	POST /v1/retention/sweep                 deletes now what is due
+//	POST /v1/retention/holds, …/{id}/release places and releases legal holds
+//	GET  /v1/retention/tombstones?after=&…   what is left of deleted runs, a page at a time
+//	GET  /v1/retention/journal?from=         holds placed and released, purges
 //	GET  /v1/stdio                           upgrades to an MCP connection: one JSON-RPC message a line
 //	     /mcp                                MCP over streamable HTTP
 //

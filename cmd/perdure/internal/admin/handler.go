@@ -40,6 +40,8 @@ type Engine interface {
 type Handler struct {
 	Engine    Engine
 	Schedules Schedules
+	Retention Retention
+	Store     Store
 	// Server describes the server.
 	Server func() Server
 	// Reload loads the tools anew; its error says why the old ones were kept.
@@ -91,6 +93,8 @@ func (h *Handler) Routes(mux *http.ServeMux) {
 	})
 	h.operations(handle)
 	h.schedules(handle)
+	h.upkeep(handle)
+	mux.HandleFunc("GET /v1/backup", h.backup)
 	mux.HandleFunc("GET /v1/runs/{id}/follow", h.follow)
 }
 

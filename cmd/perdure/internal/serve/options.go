@@ -48,13 +48,17 @@ type Options struct {
 	Log     *slog.Logger
 }
 
+// ballast is the room in bytes that is kept for a full disk: for a few thousand commits.
+const ballast = 4 << 20
+
 // storeOptions are the store's. A server that ends by itself was started by a launcher, which tries again where another
 // has the lock: it does not wait for it, lest the loser of a race become the server after the winner has left.
 func (o *Options) storeOptions() *boltstore.Options {
+	s := &boltstore.Options{Ballast: ballast}
 	if o.IdleExit > 0 {
-		return &boltstore.Options{LockTimeout: time.Millisecond}
+		s.LockTimeout = time.Millisecond
 	}
-	return nil
+	return s
 }
 
 // CheckAddress refuses an address that is not on the loopback interface, and returns it in the form to listen on.
