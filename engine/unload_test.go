@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -250,18 +251,27 @@ func TestIdleRunsAreUnloadedAndGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := workflow.Define("w", 1, func(ctx workflow.Context, _ int) (string, error) { return workflow.Receive[string](ctx, "go") })
 		env := newEnvWith(t, envOptions{engine: engine.Options{Worker: worker.Options{ResidentFor: time.Minute}}}, w)
-		synctest.Wait()
-		baseline := runtime.NumGoroutine()
+		before := branchGoroutines()
 		h := start(env, w, 0)
 		env.await(h.ID(), waiting)
+		synctest.Wait()
+		if n := branchGoroutines(); n != before+1 {
+			t.Errorf("%d goroutines of branches while a run waits in memory, %d before it", n, before)
+		}
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		if n := runtime.NumGoroutine(); n != baseline {
-			t.Errorf("%d goroutines while one idle run waits, %d before", n, baseline)
+		if n := branchGoroutines(); n != before {
+			t.Errorf("%d goroutines of branches while one idle run waits, %d before it", n, before)
 		}
 		env.signal(h.ID(), "go", `"x"`)
 		if got := result(env, h); got != "x" {
 			t.Errorf("result %q", got)
 		}
 	})
+}
+
+// branchGoroutines counts the goroutines that run, or are parked in, authors' code.
+func branchGoroutines() int {
+	buf := make([]byte, 4<<20)
+	return strings.Count(string(buf[:runtime.Stack(buf, true)]), "kernel.(*Branch).main")
 }

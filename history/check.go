@@ -26,7 +26,10 @@ func (s *Start) check() error {
 		return fmt.Errorf("version %d is not between 0 and 2^31-1: %w", s.Spec.Version, ErrInvalid)
 	}
 	for _, f := range []struct{ what, value string }{
-		{"tenant", s.Spec.Tenant}, {"key", s.Spec.Key}, {"task id", s.Spec.TaskID}, {"principal", s.Spec.Principal},
+		{"tenant", s.Spec.Tenant},
+		{"key", s.Spec.Key},
+		{"task id", s.Spec.TaskID},
+		{"principal", s.Spec.Principal},
 		{"concurrency key", s.Spec.ConcurrencyKey},
 	} {
 		if err := checkSize(f.what, len(f.value), MaxKey); err != nil {

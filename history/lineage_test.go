@@ -50,30 +50,37 @@ func TestCutForRetry(t *testing.T) {
 			"a step: its attempts go, what was before stays",
 			numbered(line{kind: history.StepCompleted, pos: "a#0"}, line{kind: history.StepRetried, pos: "pay#0"}, line{kind: history.StepProgressed, pos: "pay#0"},
 				line{kind: history.StepFailed, pos: "pay#0", f: down}, line{kind: history.RunFailed, f: wrapped}),
-			[]uint64{1, 2}, "pay#0", nil,
+			[]uint64{1, 2},
+			"pay#0", nil,
 		},
 		{
 			"compensations are told",
 			numbered(line{kind: history.StepCompleted, pos: "a#0"}, line{kind: history.StepFailed, pos: "pay#0", f: down},
 				line{kind: history.StepCompleted, pos: "undo#0"}, line{kind: history.RunFailed, f: wrapped}),
-			[]uint64{1, 2}, "pay#0", []history.Position{"undo#0"},
+			[]uint64{1, 2},
+			"pay#0",
+			[]history.Position{"undo#0"},
 		},
 		{
 			"a failure that was handled stays",
 			numbered(line{kind: history.StepFailed, pos: "try#0", f: &history.Failure{Kind: history.FailureApplication, Message: "x", Step: "try#0"}},
 				line{kind: history.StepFailed, pos: "pay#0", f: down}, line{kind: history.RunFailed, f: wrapped}),
-			[]uint64{1, 2}, "pay#0", nil,
+			[]uint64{1, 2},
+			"pay#0", nil,
 		},
 		{
 			"an error of the workflow's own: all stays",
 			numbered(line{kind: history.StepCompleted, pos: "a#0"}, line{kind: history.RunFailed, f: &history.Failure{Kind: history.FailureApplication, Message: "own"}}),
-			[]uint64{1, 2}, "", nil,
+			[]uint64{1, 2},
+			"", nil,
 		},
 		{
 			"a cancel request",
 			numbered(line{kind: history.StepCompleted, pos: "a#0"}, line{kind: history.TimerSet, pos: "s#0"}, line{kind: history.CancelRequested},
 				line{kind: history.OperationCanceled, pos: "s#0", f: canceled}, line{kind: history.StepCompleted, pos: "undo#0"}, line{kind: history.RunCanceled, f: canceled}),
-			[]uint64{1, 2, 3}, "", []history.Position{"undo#0"},
+			[]uint64{1, 2, 3},
+			"",
+			[]history.Position{"undo#0"},
 		},
 		{
 			"a branch: its siblings that had begun go on, until the construct is over",
@@ -85,7 +92,8 @@ func TestCutForRetry(t *testing.T) {
 				line{kind: history.StepCompleted, pos: "each#0[d]/do#0"}, // may have begun in b's place
 				line{kind: history.BranchesClosed, pos: "each#0"},
 				line{kind: history.RunFailed, f: nested}),
-			[]uint64{1, 2, 3, 5, 6}, "each#0[b]/do#0", nil,
+			[]uint64{1, 2, 3, 5, 6},
+			"each#0[b]/do#0", nil,
 		},
 		{
 			"a branch: a decision ends what the siblings did by themselves",
@@ -96,7 +104,8 @@ func TestCutForRetry(t *testing.T) {
 				line{kind: history.OperationCanceled, pos: "each#0[a]/s#0", f: canceled},
 				line{kind: history.BranchesClosed, pos: "each#0"},
 				line{kind: history.RunFailed, f: nested}),
-			[]uint64{1, 2, 3}, "each#0[b]/do#0", nil,
+			[]uint64{1, 2, 3},
+			"each#0[b]/do#0", nil,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

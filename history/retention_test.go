@@ -96,8 +96,12 @@ func TestPolicyTakesTheFirstRuleThatFits(t *testing.T) {
 func TestHoldNamesOneThing(t *testing.T) {
 	acme := "acme"
 	for _, h := range []history.Hold{
-		{Scope: history.HoldRun, Run: runA, Workflow: "w"}, {Scope: history.HoldRun}, {Scope: history.HoldWorkflow},
-		{Scope: history.HoldTenant}, {Scope: history.HoldTenant, Tenant: &acme, Workflow: "w"}, {Scope: "everything"},
+		{Scope: history.HoldRun, Run: runA, Workflow: "w"},
+		{Scope: history.HoldRun},
+		{Scope: history.HoldWorkflow},
+		{Scope: history.HoldTenant},
+		{Scope: history.HoldTenant, Tenant: &acme, Workflow: "w"},
+		{Scope: "everything"},
 	} {
 		h.By, h.Reason = "counsel", "case 7"
 		if err := h.Check(); !errors.Is(err, history.ErrInvalid) {

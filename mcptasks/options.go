@@ -45,7 +45,7 @@ type Options struct {
 // check refuses values that mean nothing.
 func (o *Options) check() error {
 	if o.Retention < 0 && o.Retention != Unlimited {
-		return fmt.Errorf("Retention is %s, want 0 or more, or Unlimited", o.Retention)
+		return fmt.Errorf("option Retention is %s, want 0 or more, or Unlimited", o.Retention)
 	}
 	for name, v := range map[string]int64{
 		"SyncWait": int64(o.SyncWait), "MinPoll": int64(o.MinPoll), "MaxPoll": int64(o.MaxPoll), "MaxListenTasks": int64(o.MaxListenTasks),

@@ -86,7 +86,6 @@ func (v *view) decodeEvent(id history.RunID, key, rec []byte) (history.Event, er
 	return e, nil
 }
 
-
 // History implements engine.Store. A limit of 0 means 1,000.
 func (s *Store) History(ctx context.Context, id history.RunID, from uint64, limit int) ([]history.Event, error) {
 	if limit <= 0 {

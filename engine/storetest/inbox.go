@@ -150,8 +150,12 @@ func signalsConcurrent(e *env) {
 func signalInvalid(e *env) {
 	run := e.begin("a")
 	for _, item := range []history.InboxItem{
-		{}, {Kind: history.InboxSignal}, {Kind: history.InboxAnswer, Key: "q"}, {Kind: history.InboxCancel},
-		{Kind: history.InboxSignal, Name: "a/b"}, {Kind: history.InboxChild},
+		{},
+		{Kind: history.InboxSignal},
+		{Kind: history.InboxAnswer, Key: "q"},
+		{Kind: history.InboxCancel},
+		{Kind: history.InboxSignal, Name: "a/b"},
+		{Kind: history.InboxChild},
 	} {
 		_, err := e.Deliver(e.ctx, run.ID, item)
 		e.is(err, history.ErrInvalid)

@@ -207,7 +207,7 @@ func changesInOrder(e *env) {
 	c = <-changes
 	equal(e, "due", c.Due, true)
 	equal(e, "ready", c.Ready, true)
-	h = e.take()
+	e.take()
 	e.clock.Advance(ttl)
 	_, err := e.ExpireLeases(e.ctx)
 	e.ok(err)

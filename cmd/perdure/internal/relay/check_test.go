@@ -11,19 +11,19 @@ import (
 func TestWhatIsNoMessageIsAnsweredAndHarmsNothing(t *testing.T) {
 	deep := strings.Repeat(`[`, maxDepth) + strings.Repeat(`]`, maxDepth)
 	lines := map[string]string{
-		`[]`:                    `"id":null,"error":{"code":-32600`,
-		`[1,2]`:                 `"id":null`,
-		`null`:                  `"id":null`,
-		`7`:                     `"id":null`,
-		`{}`:                    `"id":null`,
+		`[]`:                    `{"jsonrpc":"2.0","error":{"code":-32600`,
+		`[1,2]`:                 `{"jsonrpc":"2.0","error"`,
+		`null`:                  `{"jsonrpc":"2.0","error"`,
+		`7`:                     `{"jsonrpc":"2.0","error"`,
+		`{}`:                    `{"jsonrpc":"2.0","error"`,
 		`{"id":1,"method":"x"}`: `"id":1,"error":{"code":-32600,"message":"jsonrpc`,
 		`{"jsonrpc":"1.0","id":"a","method":"x"}`:                           `"id":"a"`,
 		`{"jsonrpc":"2.0","id":2,"method":5}`:                               `"id":2,"error":{"code":-32600,"message":"method`,
 		`{"jsonrpc":"2.0","id":2,"method":null}`:                            `"id":2`,
-		`{"jsonrpc":"2.0","id":1.5,"method":"x"}`:                           `"id":null,"error":{"code":-32600,"message":"id`,
+		`{"jsonrpc":"2.0","id":1.5,"method":"x"}`:                           `{"jsonrpc":"2.0","error":{"code":-32600,"message":"id`,
 		`{"jsonrpc":"2.0","id":{},"method":"x"}`:                            `"message":"id`,
 		`{"jsonrpc":"2.0","id":9007199254740993,"method":"x"}`:              `"message":"id`,
-		`{"jsonrpc":"2.0","ID":1,"METHOD":"x"}`:                             `"id":null`,
+		`{"jsonrpc":"2.0","ID":1,"METHOD":"x"}`:                             `{"jsonrpc":"2.0","error"`,
 		`{"jsonrpc":"2.0","id":"c1:1","error":"x"}`:                         `"message":"error`,
 		`{"jsonrpc":"2.0","id":3,"method":"x","params":{"a":` + deep + `}}`: `"id":3,"error":{"code":-32600,"message":"the message is nested`,
 	}
@@ -60,9 +60,9 @@ func TestBatchesAreForTheRevisionThatHasThem(t *testing.T) {
 		r.client(`[{"jsonrpc":"2.0","id":2,"method":"ping"},{"jsonrpc":"2.0","id":3,"method":"ping"}]`)
 		r.atServer(`"id":3`)
 		r.client(`[{"jsonrpc":"2.0","id":2,"method":"ping"},5]`)
-		r.atClient(`"id":null`)
+		r.atClient(`{"jsonrpc":"2.0","error"`)
 		r.client(`[]`)
-		r.atClient(`"id":null`)
+		r.atClient(`{"jsonrpc":"2.0","error"`)
 		_ = r.in.Close()
 		<-r.ended
 	})

@@ -99,12 +99,17 @@ const (
 	codeInternal = -32603
 )
 
-// failure is the answer to a request that no server will answer. id may be nil.
+// failure is the answer to a request that no server will answer. Where no id could be read there is none in the answer: MCP's
+// schema has no null for one.
 func failure(id json.RawMessage, code int, text string) []byte {
-	if len(id) == 0 {
-		id = json.RawMessage("null")
+	message, err := json.Marshal(text)
+	if err != nil {
+		message = []byte(`"invalid request"`) // a string always encodes
 	}
-	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%q}}`, id, code, text)
+	if len(id) > 0 {
+		id = fmt.Appendf(nil, `"id":%s,`, id)
+	}
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0",%s"error":{"code":%d,"message":%s}}`, id, code, message)
 }
 
 // void tells the client that a request of the server's will not be looked at any more.
