@@ -73,6 +73,8 @@ type ExpiredPage struct {
 	Unexported []history.RunID `json:"unexported,omitempty"`
 	// Held counts those on the page that are due and kept back, by a legal hold or a live parent.
 	Held int `json:"held,omitempty"`
+	// Damaged are due and cannot be read: they stay, and Verify names them.
+	Damaged []history.RunID `json:"damaged,omitempty"`
 	// Erasing says that deleted runs have left rows for Erase.
 	Erasing bool `json:"erasing,omitempty"`
 	// Next is the cursor of the next page, "" where this is the last; then NextDue is when the next run falls due (zero: none).

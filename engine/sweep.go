@@ -24,6 +24,8 @@ type Swept struct {
 	// export receipt.
 	Held       int `json:"held"`
 	Unexported int `json:"unexported"`
+	// Damaged counts runs that are due and cannot be read: Verify names them.
+	Damaged int `json:"damaged,omitempty"`
 	// Next is when the next run falls due; zero where none is known.
 	Next history.Time `json:"next,omitempty"`
 }
@@ -71,6 +73,8 @@ func (s *sweeper) run(ctx context.Context) {
 			s.log.Debug("somebody else cleans up", "error", err)
 		case err != nil:
 			s.log.Error("finished runs cannot be deleted; it is tried again", "error", err, "in", s.opts.Every)
+		case swept.Damaged > 0:
+			s.log.Error("finished runs are damaged and stay: run perdure verify", "damaged", swept.Damaged, "deleted", swept.Deleted)
 		case swept.Deleted+swept.Purged > 0:
 			s.log.Info("finished runs were deleted", "runs", swept.Deleted, "exported", swept.Exported, "tombstones purged", swept.Purged, "held", swept.Held)
 		}
@@ -111,6 +115,7 @@ func (s *sweeper) sweep(ctx context.Context, by string) (out Swept, err error) {
 // clean deletes the runs of a page. Where there is nothing to do it asks for no lease.
 func (s *sweeper) clean(ctx context.Context, page *ExpiredPage, out *Swept) error {
 	out.Held += page.Held
+	out.Damaged += len(page.Damaged)
 	runs := page.Runs
 	if len(page.Unexported) > 0 && s.opts.Exporter != nil {
 		if err := s.export(ctx, page.Unexported); err != nil {

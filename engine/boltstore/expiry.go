@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,7 +23,7 @@ func closedPrefix(tenant, workflow string) []byte {
 const closedSuffix = 8 + runLen
 
 // splitClosedKey is the inverse of closedPrefix, with the suffix.
-func splitClosedKey(k []byte) (tenant, workflow string, closed history.Time, id history.RunID, ok bool) {
+func splitClosedKey(k []byte) (tenant, workflow string, closed history.Time, ok bool) {
 	if len(k) < 2 {
 		return
 	}
@@ -30,9 +31,7 @@ func splitClosedKey(k []byte) (tenant, workflow string, closed history.Time, id 
 	if len(k) <= n || len(k) != n+1+int(k[n])+closedSuffix {
 		return
 	}
-	rest := k[len(k)-closedSuffix:]
-	copy(id[:], rest[8:])
-	return string(k[2:n]), string(k[n+1 : len(k)-closedSuffix]), timeOf(rest), id, true
+	return string(k[2:n]), string(k[n+1 : len(k)-closedSuffix]), timeOf(k[len(k)-closedSuffix:]), true
 }
 
 // expiryRow is the row that a run which is over has in the indexes of retention; nil for one that is kept for ever.
@@ -119,16 +118,17 @@ func (p *expiredWalk) stretch(v *view, now history.Time) error {
 		return err
 	}
 	for {
-		id, ok := p.next(v, now)
+		row := p.next(v, now)
 		switch {
-		case !ok:
+		case row == nil:
 			p.done = true
 			return nil
 		case p.seen == p.limit:
 			p.done, p.page.Next = true, base64.RawURLEncoding.EncodeToString(append([]byte{byte(p.in)}, p.last...))
 			return nil
 		}
-		if err := p.look(v, id, holds, now); err != nil {
+		p.last = row
+		if err := p.look(v, holds, now); err != nil {
 			return err
 		}
 		if p.seen%readStep == 0 && time.Since(began) > readStretch {
@@ -137,8 +137,8 @@ func (p *expiredWalk) stretch(v *view, now history.Time) error {
 	}
 }
 
-// next returns the run of the next row that is due and does not pass it.
-func (p *expiredWalk) next(v *view, now history.Time) (id history.RunID, ok bool) {
+// next returns the next row that is due, nil where there is none, and does not pass it.
+func (p *expiredWalk) next(v *view, now history.Time) (row []byte) {
 	if p.in == bExpiring {
 		c := v.bucket(bExpiring).Cursor()
 		k, _ := c.Seek(p.last)
@@ -147,7 +147,7 @@ func (p *expiredWalk) next(v *view, now history.Time) (id history.RunID, ok bool
 		}
 		if len(k) == 8+runLen {
 			if timeOf(k) <= now {
-				return history.RunID(k[8:]), true
+				return bytes.Clone(k)
 			}
 			p.due(timeOf(k))
 		}
@@ -157,14 +157,14 @@ func (p *expiredWalk) next(v *view, now history.Time) (id history.RunID, ok bool
 }
 
 // nextClosed is next for the runs that the policy decides on: it leaps from a tenant and workflow to the next.
-func (p *expiredWalk) nextClosed(v *view, now history.Time) (history.RunID, bool) {
+func (p *expiredWalk) nextClosed(v *view, now history.Time) (row []byte) {
 	c := v.bucket(bClosed).Cursor()
 	k, _ := c.Seek(p.last)
 	if k != nil && bytes.Equal(k, p.last) {
 		k, _ = c.Next()
 	}
 	for k != nil {
-		tenant, workflow, closed, id, ok := splitClosedKey(k)
+		tenant, workflow, closed, ok := splitClosedKey(k)
 		if !ok {
 			k, _ = c.Next() // Verify names it
 			continue
@@ -172,14 +172,14 @@ func (p *expiredWalk) nextClosed(v *view, now history.Time) (history.RunID, bool
 		if keep := p.q.Policy.For(tenant, workflow).Keep; keep > 0 {
 			at := closed.Add(keep)
 			if at <= now {
-				return id, true
+				return bytes.Clone(k)
 			}
 			p.due(at)
 		}
 		p.last = append(closedPrefix(tenant, workflow), bytes.Repeat([]byte{0xff}, closedSuffix)...)
 		k, _ = c.Seek(p.last)
 	}
-	return history.RunID{}, false
+	return nil
 }
 
 func (p *expiredWalk) due(at history.Time) {
@@ -188,15 +188,18 @@ func (p *expiredWalk) due(at history.Time) {
 	}
 }
 
-// look puts the run of the next row where it belongs, and passes it.
-func (p *expiredWalk) look(v *view, id history.RunID, holds []history.Hold, now history.Time) error {
+// look puts the run of the last row where it belongs. One that cannot be read keeps nobody else.
+func (p *expiredWalk) look(v *view, holds []history.Hold, now history.Time) error {
 	p.seen++
+	id := history.RunID(p.last[len(p.last)-runLen:])
 	run, err := v.run(id)
+	if errors.Is(err, history.ErrCorrupt) || errors.Is(err, history.ErrFormat) || errors.Is(err, history.ErrNotFound) {
+		p.page.Damaged = append(p.page.Damaged, id)
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("run %s: %w", id, err)
 	}
-	_, row := expiryRow(&run)
-	p.last = row
 	why, err := v.kept(&run, p.q.Policy, holds, now)
 	switch {
 	case err != nil:

@@ -28,7 +28,8 @@ func RunModel(t *testing.T, fresh func() (store, model Backend, remove func())) 
 		rt.Repeat(map[string]func(*rapid.T){
 			"start": m.start, "claim": m.claimSome, "commit": m.commitSome, "deliver": m.deliverSome, "answer": m.answerSome, "cancel": m.cancelSome,
 			"terminate": m.terminateSome, "pause": m.pauseSome, "resume": m.resumeSome, "release": m.releaseSome, "renew": m.renewSome, "expire": m.expire, "wake": m.wake, "reopen": m.reopen,
-			"": m.compare,
+			"clean": m.cleanSome,
+			"":      m.compare,
 		})
 		m.verify()
 	})
@@ -99,7 +100,7 @@ func class(err error) string {
 	var names []string
 	for _, s := range []error{
 		history.ErrNotFound, history.ErrConflict, history.ErrTerminal, history.ErrAnswered, history.ErrFenced, history.ErrSequence,
-		history.ErrInboxMoved, history.ErrInvalid, history.ErrTooLarge, history.ErrClosed, history.ErrCorrupt,
+		history.ErrInboxMoved, history.ErrInvalid, history.ErrTooLarge, history.ErrClosed, history.ErrCorrupt, history.ErrExpired,
 	} {
 		if errors.Is(err, s) {
 			names = append(names, s.Error())
@@ -136,6 +137,7 @@ func (m *machine) start(t *rapid.T) {
 		Workflow: workflow, Version: 1, Priority: rapid.IntRange(-1, 1).Draw(t, "priority"),
 		Queue: rapid.SampledFrom([]string{"", "mail"}).Draw(t, "queue"), Tenant: rapid.SampledFrom([]string{"", "", "acme", "b"}).Draw(t, "tenant"),
 	}
+	spec.Retention = time.Duration(rapid.IntRange(0, 2).Draw(t, "retention")) * time.Minute
 	if limit := rapid.IntRange(0, 2).Draw(t, "concurrency"); limit > 0 {
 		spec.ConcurrencyKey, spec.ConcurrencyLimit = rapid.SampledFrom([]string{"k", "l"}).Draw(t, "concurrency key"), limit
 	}
@@ -208,6 +210,9 @@ func (m *machine) plan(t *rapid.T, id history.RunID) func(run history.Run) histo
 	ask := rapid.IntRange(0, 3).Draw(t, "asks") == 0
 	ended := rapid.SampledFrom([]history.Kind{history.RunCompleted, history.RunFailed, history.RunCanceled}).Draw(t, "end")
 	inbox, _, err := m.stores[0].Inbox(m.ctx, id, 0)
+	if errors.Is(err, history.ErrNotFound) {
+		t.Skip("the run is deleted")
+	}
 	if err != nil {
 		m.Fatal(err)
 	}
@@ -373,6 +378,7 @@ func (m *machine) compare(*rapid.T) {
 		}
 		return strings.Join(out, "\n"), err
 	})
+	m.both("tombstones", m.graves)
 	for _, id := range m.runs {
 		m.both("run "+id.String(), func(_ int, s engine.Store) (string, error) { return m.everything(s, id) })
 	}

@@ -332,8 +332,10 @@ func holds(e *env) {
 	run := e.finished(keptFor("a", time.Hour))
 	e.clock.Advance(time.Hour)
 	for _, h := range []history.Hold{
-		{Scope: history.HoldRun, Run: run.ID}, {Scope: history.HoldWorkflow, Workflow: workflow},
-		{Scope: history.HoldWorkflow, Workflow: workflow, Tenant: &tenant}, {Scope: history.HoldTenant, Tenant: &tenant},
+		{Scope: history.HoldRun, Run: run.ID},
+		{Scope: history.HoldWorkflow, Workflow: workflow},
+		{Scope: history.HoldWorkflow, Workflow: workflow, Tenant: &tenant},
+		{Scope: history.HoldTenant, Tenant: &tenant},
 	} {
 		_, err := e.PlaceHold(e.ctx, h)
 		e.is(err, history.ErrInvalid) // nobody, and no reason
