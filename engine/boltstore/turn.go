@@ -78,6 +78,7 @@ func (h tenantHeap) Len() int           { return len(h) }
 func (h tenantHeap) Less(i, j int) bool { return h[i].before(h[j]) }
 func (h tenantHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].index, h[j].index = i, j }
 func (h *tenantHeap) Push(v any)        { p := v.(*tenantLines); p.index = len(*h); *h = append(*h, p) }
+
 func (h *tenantHeap) Pop() any {
 	old := *h
 	p := old[len(old)-1]
