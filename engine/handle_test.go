@@ -11,6 +11,26 @@ import (
 	"github.com/perdure/perdure/workflow"
 )
 
+func TestInputsThatDifferInALargeNumberAreNotOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := workflow.Define("big", 1, func(_ workflow.Context, n int64) (int64, error) { return n, nil })
+		env := newEnv(t, w)
+		begin := func(n int64) error {
+			_, err := engine.Start(t.Context(), env.Engine, w, n, engine.StartOptions{Key: "k"})
+			return err
+		}
+		if err := begin(9007199254740993); err != nil {
+			t.Fatal(err)
+		}
+		if err := begin(9007199254740993); err != nil {
+			t.Errorf("the same start again: %v", err)
+		}
+		if err := begin(9007199254740992); !errors.Is(err, history.ErrConflict) {
+			t.Errorf("another number under the same key: %v", err)
+		}
+	})
+}
+
 func TestRunErrorTellsWhatEndedTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := workflow.Define("late", 1, func(ctx workflow.Context, _ int) (int, error) {

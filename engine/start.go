@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -92,6 +93,9 @@ func (e *Engine) prepareStart(s *history.Start) error {
 		}
 	} else if !json.Valid(s.Input) {
 		return fmt.Errorf("the input is not JSON: %w", history.ErrInvalid)
+	} else if e.worker != nil {
+		e.opts.Log.Warn("a run is started whose workflow is not registered here: it waits for a worker that has it",
+			"workflow", s.Spec.Workflow, "version", s.Spec.Version)
 	}
 	if s.Spec.InputDigest.IsZero() {
 		s.Spec.InputDigest = inputDigest(s.Input)
@@ -105,7 +109,9 @@ func (e *Engine) prepareStart(s *history.Start) error {
 // inputDigest is over the canonical form of the JSON, so that white space and the order of keys do not matter.
 func inputDigest(input []byte) history.Digest {
 	var v any
-	if json.Unmarshal(input, &v) == nil {
+	d := json.NewDecoder(bytes.NewReader(input))
+	d.UseNumber() // two large numbers are not one because they round to one
+	if d.Decode(&v) == nil {
 		if b, err := json.Marshal(v); err == nil {
 			return history.Sum(b)
 		}

@@ -249,12 +249,12 @@ func (x *Execution) fire(d *deadline) {
 	case OpReceive:
 		x.decideBy(o.due)
 		x.emit(history.Event{Kind: history.ReceiveTimedOut, Position: o.pos, Op: o.op})
-		x.settle(o, nil, timedOut())
+		x.settle(o, nil, timedOut(o.op))
 	case OpAsk:
 		x.decideBy(o.due)
 		x.emit(history.Event{Kind: history.InterruptTimedOut, Position: o.pos, Op: o.op, Key: o.ask.key})
 		x.out.Close = append(x.out.Close, o.ask.key)
-		x.settle(o, nil, timedOut())
+		x.settle(o, nil, timedOut(o.op))
 	case OpStep:
 		x.begin(o)
 	}
@@ -263,8 +263,13 @@ func (x *Execution) fire(d *deadline) {
 // decideBy notes that a wait was closed for lack of a fact accepted before t.
 func (x *Execution) decideBy(t history.Time) { x.out.DecidedAt = max(x.out.DecidedAt, t) }
 
-func timedOut() *history.Failure {
-	return &history.Failure{Kind: history.FailureTimeout, Message: "the deadline passed"}
+// timedOut is what an operation of that type returns when its own deadline has passed.
+func timedOut(op string) *history.Failure {
+	text := "no signal came in time"
+	if op == OpAsk {
+		text = "no answer came in time"
+	}
+	return &history.Failure{Kind: history.FailureTimeout, Message: text}
 }
 
 // emit appends an event to the activation.

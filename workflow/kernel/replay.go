@@ -229,7 +229,7 @@ func (x *Execution) applyToOperation(e *history.Event) {
 func failureOf(e *history.Event) *history.Failure {
 	switch e.Kind {
 	case history.ReceiveTimedOut, history.InterruptTimedOut:
-		return timedOut()
+		return timedOut(e.Op)
 	}
 	return e.Failure
 }

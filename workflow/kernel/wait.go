@@ -103,7 +103,7 @@ func (b *Branch) Receive(spec ReceiveSpec) (Received, *history.Failure) {
 		x.decideBy(x.now)
 		x.emit(history.Event{Kind: history.ReceiveTimedOut, Position: o.pos, Op: o.op})
 		x.leave(o)
-		return Received{}, timedOut()
+		return Received{}, timedOut(o.op)
 	} else {
 		x.openReceive(o, spec)
 	}

@@ -138,7 +138,7 @@ func TestResults(t *testing.T) {
   - {name: a, sleep: "${string(input.n)}"}`, wantErr: `"3" is not a duration`},
 		{name: "a wait that times out", body: `
   steps:
-  - {name: a, wait: {signal: go, deadline: 30d}}`, wantErr: `step a: receive "go": the deadline passed`},
+  - {name: a, wait: {signal: go, deadline: 30d}}`, wantErr: `step a: receive "go": no signal came in time`},
 		{name: "and goes on", body: `
   steps:
   - {name: a, wait: {signal: go, deadline: 30d, on_timeout: continue}}
