@@ -264,10 +264,13 @@ func TestCodeRegisteredLaterFindsItsRuns(t *testing.T) {
 		if err := env.Register(w); !errors.Is(err, history.ErrConflict) {
 			t.Errorf("registered twice: %v", err)
 		}
-		for _, bad := range []workflow.Definition{workflow.Define("a/b", 1, okFlow), workflow.Define("", 1, okFlow), workflow.Define("x", 0, okFlow)} {
+		for _, bad := range []workflow.Definition{workflow.Define("a/b", 1, okFlow), workflow.Define("", 1, okFlow), workflow.Define("x", 0, okFlow), nil} {
 			if err := env.Register(bad); !errors.Is(err, history.ErrInvalid) {
-				t.Errorf("register %v: %v", bad.Key(), err)
+				t.Errorf("register %v: %v", bad, err)
 			}
+		}
+		if _, err := engine.New(nil, engine.Options{}); !errors.Is(err, history.ErrInvalid) {
+			t.Errorf("an engine without a store: %v", err)
 		}
 	})
 }

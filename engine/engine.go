@@ -36,6 +36,9 @@ type Engine struct {
 // New starts an engine on the store: overdue timers fire, and ready runs are claimed, from here on. The store stays
 // the caller's to close, after the engine.
 func New(store Store, opts Options) (*Engine, error) {
+	if store == nil {
+		return nil, fmt.Errorf("new engine: the store is nil: %w", history.ErrInvalid)
+	}
 	e := &Engine{store: store, opts: opts.withDefaults(), code: newRegistry(), hub: newHub(), done: make(chan struct{})}
 	if err := e.Register(e.opts.Workflows...); err != nil {
 		return nil, err

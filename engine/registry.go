@@ -24,6 +24,9 @@ func newRegistry() *registry {
 }
 
 func (r *registry) add(d workflow.Definition) error {
+	if d == nil {
+		return fmt.Errorf("register workflow: the definition is nil: %w", history.ErrInvalid)
+	}
 	k := d.Key()
 	if err := history.CheckName("workflow", k.Name); err != nil {
 		return fmt.Errorf("register workflow: %w: %w", history.ErrInvalid, err)
