@@ -234,6 +234,7 @@ func (r Request) failed(ctx context.Context, u *url.URL, scrub Scrubber, err err
 	var private *privateError
 	var invalid *tls.CertificateVerificationError
 	var hostname x509.HostnameError
+	var lookup *net.DNSError
 	var outer *url.Error
 	inner := err
 	if errors.As(err, &outer) {
@@ -244,6 +245,8 @@ func (r Request) failed(ctx context.Context, u *url.URL, scrub Scrubber, err err
 	case errors.As(err, &private):
 		e.final = true
 		e.Message, e.Hint = private.Error(), fmt.Sprintf("to allow it, list it in the file: allow_private: [%q]", private.address.String())
+	case errors.As(err, &lookup) && ctx.Err() == nil:
+		e.Message = "look up " + lookup.Name + ": " + lookup.Err // not which server was asked: clients see this
 	case errors.Is(err, errRedirect):
 		e.final, e.Hint = true, "ask that host itself"
 	case errors.Is(err, errRedirects), errors.As(err, &invalid), errors.As(err, &hostname):

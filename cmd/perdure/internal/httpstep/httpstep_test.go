@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -280,5 +281,16 @@ func TestBadRequests(t *testing.T) {
 		if !errors.As(err, &failure) || !failure.Final() {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+func TestFailedLookupDoesNotNameTheResolver(t *testing.T) {
+	u := &url.URL{Scheme: "https", Host: "no.example"}
+	r := Request{Method: "GET"}
+	err := r.failed(t.Context(), u, keepAll{}, &url.Error{Op: "Get", URL: u.String(), Err: &net.OpError{
+		Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "no.example", Server: "10.255.255.53:53", IsNotFound: true},
+	}})
+	if text := err.Error(); strings.Contains(text, "10.255") || !strings.Contains(text, "no such host") {
+		t.Errorf("the error is %q", text)
 	}
 }
