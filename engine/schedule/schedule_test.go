@@ -1,7 +1,9 @@
 package schedule_test
 
 import (
+	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -133,6 +135,7 @@ func TestCreateRefuses(t *testing.T) {
 		c := schedule.NewClient(env.Engine, "")
 		for name, spec := range map[string]schedule.Spec{
 			"cron":     {Cron: "never", Workflow: "nap"},
+			"time":     {Cron: "0 0 31 2 *", Workflow: "nap"},
 			"zone":     {Cron: "@daily", Zone: "Nowhere", Workflow: "nap"},
 			"workflow": {Cron: "@daily"},
 			"overlap":  {Cron: "@daily", Workflow: "nap", Overlap: "perhaps"},
@@ -144,4 +147,82 @@ func TestCreateRefuses(t *testing.T) {
 			}
 		}
 	})
+}
+
+// picky refuses every input but a positive number.
+type picky struct {
+	*workflow.Workflow[int, int]
+}
+
+func (picky) CheckInput(input []byte) error {
+	var n int
+	if err := json.Unmarshal(input, &n); err != nil || n <= 0 {
+		return errors.New("want a positive number")
+	}
+	return nil
+}
+
+func TestAStartThatFailsIsShown(t *testing.T) {
+	def := picky{workflow.Define("picky", 1, func(_ workflow.Context, n int) (int, error) { return n, nil })}
+	workflowtest.Run(t, func(t *testing.T, env *workflowtest.Env) {
+		c := schedule.NewClient(env.Engine, "")
+		spec := schedule.Spec{Cron: "0 * * * *", Workflow: "picky", Input: []byte("-1")}
+		says := func() string {
+			t.Helper()
+			e, err := c.Describe(t.Context(), "s")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e.Run.Message
+		}
+		if _, err := c.Create(t.Context(), "s", spec, "test"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(61 * time.Minute)
+		if got := says(); !strings.Contains(got, "next at ") || !strings.Contains(got, "the last start failed: ") || !strings.Contains(got, "want a positive number") {
+			t.Errorf("after a start that failed it says %q", got)
+		}
+		spec.Input = []byte("1")
+		if err := c.Update(t.Context(), "s", spec, "test"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if got := says(); strings.Contains(got, "failed") {
+			t.Errorf("after the update it says %q", got)
+		}
+	}, def, schedule.Workflow())
+}
+
+func TestANameThatIsOverIsFree(t *testing.T) {
+	workflowtest.Run(t, func(t *testing.T, env *workflowtest.Env) {
+		c := schedule.NewClient(env.Engine, "")
+		spec := schedule.Spec{Cron: "@hourly", Workflow: "nap", Input: []byte("1")}
+		other := spec
+		other.Cron = "@daily"
+		if err := c.Delete(t.Context(), "s", "test"); !errors.Is(err, history.ErrNotFound) {
+			t.Errorf("delete what is not there: %v", err)
+		}
+		if _, err := c.Create(t.Context(), "s", spec, "test"); err != nil {
+			t.Fatal(err)
+		}
+		_, err := c.Create(t.Context(), "s", other, "test")
+		if want := `schedule "s" exists with other settings; delete it first`; !errors.Is(err, history.ErrConflict) || err.Error() != want {
+			t.Errorf("other settings: %v, want %s", err, want)
+		}
+		// Nothing waits between the two: the name is free when Delete returns.
+		for _, next := range []schedule.Spec{spec, other} {
+			if err := c.Delete(t.Context(), "s", "test"); err != nil {
+				t.Fatal(err)
+			}
+			for verb, err := range map[string]error{"pause": c.Pause(t.Context(), "s", "test"), "delete": c.Delete(t.Context(), "s", "test")} {
+				if !errors.Is(err, history.ErrTerminal) {
+					t.Errorf("%s what is deleted: %v", verb, err)
+				}
+			}
+			run, err := c.Create(t.Context(), "s", next, "test")
+			if err != nil || run.Status.Terminal() {
+				t.Errorf("created anew: %s, %v", run.Status, err)
+			}
+		}
+	}, nap, schedule.Workflow())
 }

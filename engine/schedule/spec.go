@@ -88,3 +88,15 @@ func (s *Spec) check() error {
 	}
 	return nil
 }
+
+// checkTime refuses an expression that names no time after now, such as 31 February.
+func (s *Spec) checkTime(now time.Time) error {
+	cron, err := timer.ParseCron(s.Cron, s.Zone)
+	if err != nil {
+		return fmt.Errorf("%w: %w", err, history.ErrInvalid)
+	}
+	if _, ok := cron.Next(now); !ok {
+		return fmt.Errorf("the expression %q names no time: %w", s.Cron, history.ErrInvalid)
+	}
+	return nil
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -40,6 +41,8 @@ type state struct {
 	Paused bool      `json:"paused,omitempty"`
 	// Last is the run that was started last.
 	Last string `json:"last,omitempty"`
+	// Trouble is why the newest time could not be fired; empty where it could.
+	Trouble string `json:"trouble,omitempty"`
 	// Fired and Skipped count.
 	Fired   int `json:"fired"`
 	Skipped int `json:"skipped"`
@@ -50,35 +53,65 @@ func Workflow() workflow.Definition { return workflow.Define(workflowName, 1, ru
 
 func run(ctx workflow.Context, st state) (state, error) {
 	for range maxRounds {
-		more, err := st.round(ctx)
-		if err != nil || !more {
+		if err := st.round(ctx); err != nil {
 			return st, err
 		}
 	}
 	return st, workflow.ContinueAsNew(st)
 }
 
-// round waits for the next time or for a command, and acts on it. more is false when no time is left.
-func (st *state) round(ctx workflow.Context) (more bool, err error) {
+// errNoTime ends a schedule. It is a failure, so that the schedule's name can be used again.
+var errNoTime = errors.New("the expression names no further time")
+
+// round waits for the next time or for a command, and acts on it.
+func (st *state) round(ctx workflow.Context) error {
 	next, err := st.next(ctx)
-	if err != nil || next.Time.IsZero() {
-		return false, err
+	if err != nil {
+		return err
+	}
+	if next.Time.IsZero() {
+		return errNoTime
 	}
 	var opts []workflow.WaitOption
 	if st.Paused {
-		workflow.SetStatus(ctx, "paused")
+		workflow.SetStatus(ctx, "paused"+st.trouble())
 	} else {
-		workflow.SetStatus(ctx, "next at "+next.Time.Format(time.RFC3339))
+		workflow.SetStatus(ctx, "next at "+next.Time.Format(time.RFC3339)+st.trouble())
 		opts = append(opts, workflow.Within(next.In))
 	}
 	sig, err := workflow.ReceiveAny(ctx, []string{signalPause, signalResume, signalTrigger, signalUpdate}, opts...)
 	switch {
 	case errors.Is(err, workflow.ErrTimeout):
-		return true, st.fireDue(ctx)
+		return st.fireDue(ctx)
 	case err != nil:
-		return false, err
+		return err
 	}
-	return true, st.obey(ctx, sig)
+	return st.obey(ctx, sig)
+}
+
+// trouble is what the schedule's status says of a time that could not be fired.
+func (st *state) trouble() string {
+	if st.Trouble == "" {
+		return ""
+	}
+	return "; the last start failed: " + st.Trouble
+}
+
+// maxTrouble bounds the text of an error that a schedule carries, in bytes.
+const maxTrouble = 300
+
+// troubleOf is the cause of a step's failure, in one line.
+func troubleOf(err error) string {
+	text := err.Error()
+	var failed *workflow.StepError
+	if errors.As(err, &failed) {
+		text = failed.Cause()
+	}
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > maxTrouble {
+		text = strings.ToValidUTF8(text[:maxTrouble], "") + "…"
+	}
+	return text
 }
 
 // upcoming is the next time, and how far it is.
@@ -152,8 +185,10 @@ func (st *state) fire(ctx workflow.Context, at time.Time, key string) error {
 	if err != nil {
 		workflow.Log(ctx).Error("schedule could not start a run", "schedule", st.Name, "time", at, "error", err)
 		st.Skipped++
+		st.Trouble = troubleOf(err)
 		return ignoreUnlessEnded(err)
 	}
+	st.Trouble = ""
 	if f.Skipped {
 		st.Skipped++
 		return nil
@@ -221,7 +256,7 @@ func (st *state) obey(ctx workflow.Context, sig workflow.Signal) error {
 			workflow.Log(ctx).Error("schedule ignores an update that does not fit", "schedule", st.Name, "error", err)
 			return nil
 		}
-		st.Spec, st.After = spec, workflow.Now(ctx)
+		st.Spec, st.After, st.Trouble = spec, workflow.Now(ctx), ""
 	}
 	return nil
 }
