@@ -115,7 +115,12 @@ func (c *Client) request(ctx context.Context, method, path string, body any) (*h
 		if IsDial(err) {
 			return nil, c.unreachable(err)
 		}
-		return nil, exit.New(exit.Unreachable, "is its process stopped, or its disk stuck? its log is "+c.dir.Log(), "the server of %s does not answer: %w", c.dir.Path, err)
+		hint := "it ended just now: start it with perdure start, and try again"
+		var slow net.Error
+		if errors.As(err, &slow) && slow.Timeout() {
+			hint = "is its process stopped, or its disk stuck? its log is " + c.dir.Log()
+		}
+		return nil, exit.New(exit.Unreachable, hint, "the server of %s does not answer: %w", c.dir.Path, err)
 	}
 	if res.StatusCode != http.StatusOK {
 		defer res.Body.Close()

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ func TestServerThatDoesNotAnswer(t *testing.T) {
 	c := NewClient(dir)
 	c.prompt = c.over(20 * time.Millisecond)
 	_, err = c.Server(t.Context())
-	if code, hint := exit.Of(err); code != exit.Unreachable || hint == "" {
+	if code, hint := exit.Of(err); code != exit.Unreachable || !strings.Contains(hint, "stopped") {
 		t.Errorf("%v, exit code %d, hint %q", err, code, hint)
 	}
 }
