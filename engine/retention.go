@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/perdure/perdure/history"
@@ -72,4 +74,35 @@ func (e *Engine) RetentionJournal(ctx context.Context, from uint64, limit int) (
 // history.ErrFenced while another engine cleans up.
 func (e *Engine) Sweep(ctx context.Context, by string) (Swept, error) {
 	return e.sweeper.sweep(ctx, by)
+}
+
+// ExportFinished writes all finished runs that the filter selects, and that have no receipt yet, to an exporter, and records
+// their receipts. It returns how many. The filter's statuses and page are ignored.
+func (e *Engine) ExportFinished(ctx context.Context, f Filter, to Exporter) (exported int, err error) {
+	f.Statuses = []history.Status{history.StatusCompleted, history.StatusFailed, history.StatusCanceled}
+	f.Limit, f.After = sweepPage, ""
+	for {
+		page, err := e.store.List(ctx, f)
+		if err != nil {
+			return exported, fmt.Errorf("export: %w", err)
+		}
+		var runs []history.RunID
+		for i := range page.Runs {
+			r, err := e.store.Receipt(ctx, page.Runs[i].ID)
+			if err != nil && !errors.Is(err, history.ErrNotFound) {
+				return exported, fmt.Errorf("export: %w", err)
+			}
+			if err != nil || !r.Covers(page.Runs[i].Head) {
+				runs = append(runs, page.Runs[i].ID)
+			}
+		}
+		n, err := e.sweeper.export(ctx, to, runs)
+		exported += n
+		if err != nil {
+			return exported, err
+		}
+		if f.After = page.Next; f.After == "" {
+			return exported, nil
+		}
+	}
 }

@@ -169,6 +169,33 @@ func TestExportBeforeDeletion(t *testing.T) {
 	})
 }
 
+func TestExportFinishedExportsEachRunOnce(t *testing.T) {
+	out, err := engine.OpenJSONLines(filepath.Join(t.TempDir(), "runs.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	w, other := workflow.Define("quick", 1, quick), workflow.Define("other", 1, quick)
+	env := newEnv(t, w, other)
+	for i := range 250 { // more than a page
+		h := start(env, w, i)
+		if _, err := h.Result(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := start(env, other, 0).Result(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int{250, 0} {
+		if n, err := env.ExportFinished(t.Context(), engine.Filter{Workflow: "quick"}, out); err != nil || n != want {
+			t.Errorf("%d runs were exported, %v; want %d", n, err, want)
+		}
+	}
+	if n, err := env.ExportFinished(t.Context(), engine.Filter{}, out); err != nil || n != 1 {
+		t.Errorf("%d runs were exported, %v; want the one of the other workflow", n, err)
+	}
+}
+
 // failingExporter loses what it is given.
 type failingExporter struct{ calls int }
 

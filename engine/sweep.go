@@ -118,10 +118,11 @@ func (s *sweeper) clean(ctx context.Context, page *ExpiredPage, out *Swept) erro
 	out.Damaged += len(page.Damaged)
 	runs := page.Runs
 	if len(page.Unexported) > 0 && s.opts.Exporter != nil {
-		if err := s.export(ctx, page.Unexported); err != nil {
+		n, err := s.export(ctx, s.opts.Exporter, page.Unexported)
+		if err != nil {
 			return err
 		}
-		out.Exported += len(page.Unexported)
+		out.Exported += n
 		runs = append(runs, page.Unexported...)
 	} else {
 		out.Unexported += len(page.Unexported)
@@ -164,31 +165,34 @@ func rest(ctx context.Context, d time.Duration) error {
 }
 
 // export writes runs away and records that. A crash in between exports a run twice: the newest receipt counts.
-func (s *sweeper) export(ctx context.Context, runs []history.RunID) error {
+func (s *sweeper) export(ctx context.Context, to Exporter, runs []history.RunID) (int, error) {
 	var receipts []history.Receipt
 	for _, id := range runs {
 		x, err := s.exportOf(ctx, id)
 		if errors.Is(err, history.ErrNotFound) {
 			continue
 		} else if err != nil {
-			return fmt.Errorf("export run %s: %w", id, err)
+			return 0, fmt.Errorf("export run %s: %w", id, err)
 		}
-		r, err := s.opts.Exporter.Export(ctx, x)
+		r, err := to.Export(ctx, x)
 		if err != nil {
-			return fmt.Errorf("export run %s: %w", id, err)
+			return 0, fmt.Errorf("export run %s: %w", id, err)
 		}
 		r.Run, r.Events, r.Head = id, x.Run.Seq, x.Run.Head
 		receipts = append(receipts, r)
 	}
-	if err := s.opts.Exporter.Sync(ctx); err != nil {
-		return fmt.Errorf("export of %d runs: %w", len(receipts), err)
+	if err := to.Sync(ctx); err != nil {
+		return 0, fmt.Errorf("export of %d runs: %w", len(receipts), err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(receiptWriters)
 	for _, r := range receipts {
 		g.Go(func() error { return s.store.PutReceipt(ctx, r) })
 	}
-	return g.Wait()
+	if err := g.Wait(); err != nil {
+		return 0, err
+	}
+	return len(receipts), nil
 }
 
 // purge deletes the tombstones that the policy lets go.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"path/filepath"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -44,7 +45,7 @@ Without a command this shows the policy and the holds.`,
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "released holds too")
-	c.AddCommand(a.sweepCommand(), a.holdCommand(), a.releaseCommand(), a.tombstonesCommand(), a.journalCommand())
+	c.AddCommand(a.sweepCommand(), a.holdCommand(), a.releaseCommand(), a.tombstonesCommand(), a.journalCommand(), a.exportFinishedCommand())
 	return c
 }
 
@@ -214,6 +215,37 @@ func (a *app) tombstonesCommand() *cobra.Command {
 	f.StringVar(&tool, "tool", "", "only of this `TOOL`")
 	f.StringVar(&after, "after", "", "go on after the page that ended with this `CURSOR`")
 	f.IntVar(&limit, "limit", 50, "how many to list, 1 to 1000")
+	return c
+}
+
+func (a *app) exportFinishedCommand() *cobra.Command {
+	var tool string
+	c := &cobra.Command{
+		Use:   "export FILE",
+		Short: "Write finished runs to a file before they go",
+		Long: `Export appends the finished runs that were not exported before to FILE, one a line, each as perdure export writes it, and records
+a receipt of each: the file, the line's digest and that of the history. The server writes the file. One process may write to a
+file at a time.`,
+		Example: `  perdure retention export /srv/archive/runs.jsonl
+  perdure retention export deploys.jsonl --tool deploy`,
+		Args: exactly("FILE"),
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			file, err := filepath.Abs(args[0])
+			if err != nil {
+				return fmt.Errorf("export: %w", err)
+			}
+			out, err := client.ExportFinished(c.Context(), admin.ExportRequest{File: file, Workflow: tool})
+			if err != nil {
+				return err
+			}
+			return a.print(out, func(w io.Writer) { fmt.Fprintf(w, "exported %d runs to %s\n", out.Runs, out.File) })
+		},
+	}
+	c.Flags().StringVar(&tool, "tool", "", "only runs of this `TOOL`")
 	return c
 }
 

@@ -23,6 +23,7 @@
 //	GET  /v1/backup                          the store's file, as it is at one instant
 //	GET  /v1/retention                       the policy, the legal holds, what is due
 //	POST /v1/retention/sweep                 deletes now what is due
+//	POST /v1/retention/export                {"file", "workflow"}: finished runs, as JSON Lines
 //	POST /v1/retention/holds, …/{id}/release places and releases legal holds
 //	GET  /v1/retention/tombstones?after=&…   what is left of deleted runs, a page at a time
 //	GET  /v1/retention/journal?from=         holds placed and released, purges

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 
 	"github.com/oklog/ulid/v2"
@@ -24,6 +25,7 @@ type Retention interface {
 	PlaceHold(ctx context.Context, h history.Hold) (history.Hold, error)
 	ReleaseHold(ctx context.Context, id history.RunID, by, reason string) (history.Hold, error)
 	Holds(ctx context.Context, all bool) ([]history.Hold, error)
+	ExportFinished(ctx context.Context, f engine.Filter, to engine.Exporter) (int, error)
 	RetentionJournal(ctx context.Context, from uint64, limit int) ([]history.Entry, error)
 }
 
@@ -51,6 +53,7 @@ func (h *Handler) upkeep(handle func(pattern string, fn func(r *http.Request) (a
 	handle("GET /v1/stats", func(r *http.Request) (any, error) { return h.Store.Stats(r.Context()) })
 	handle("GET /v1/retention", h.retention)
 	handle("POST /v1/retention/sweep", func(r *http.Request) (any, error) { return h.Retention.Sweep(r.Context(), by(r)) })
+	handle("POST /v1/retention/export", h.exportFinished)
 	handle("POST /v1/retention/holds", h.placeHold)
 	handle("POST /v1/retention/holds/{id}/release", h.releaseHold)
 	handle("GET /v1/retention/tombstones", h.tombstones)
@@ -70,6 +73,35 @@ func (h *Handler) retention(r *http.Request) (any, error) {
 		out.Holds = []history.Hold{}
 	}
 	return out, nil
+}
+
+// ExportRequest exports finished runs, of one workflow or all, to a file that the server appends to.
+type ExportRequest struct {
+	File     string `json:"file"` // absolute
+	Workflow string `json:"workflow,omitempty"`
+}
+
+// Exported says how many runs were exported.
+type Exported struct {
+	File string `json:"file"`
+	Runs int    `json:"runs"`
+}
+
+func (h *Handler) exportFinished(r *http.Request) (out any, err error) {
+	var req ExportRequest
+	if err := decode(r, &req); err != nil {
+		return nil, err
+	}
+	if !filepath.IsAbs(req.File) {
+		return nil, exit.New(exit.Usage, "", "file %q: want an absolute path", req.File)
+	}
+	to, err := engine.OpenJSONLines(req.File)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	n, err := h.Retention.ExportFinished(r.Context(), engine.Filter{Workflow: req.Workflow}, to)
+	return Exported{File: req.File, Runs: n}, err
 }
 
 func (h *Handler) placeHold(r *http.Request) (any, error) {
@@ -170,6 +202,11 @@ func (c *Client) Retention(ctx context.Context, all bool) (RetentionState, error
 // Sweep deletes what is due.
 func (c *Client) Sweep(ctx context.Context) (engine.Swept, error) {
 	return post[engine.Swept](ctx, c, "/v1/retention/sweep", struct{}{})
+}
+
+// ExportFinished exports finished runs to a file.
+func (c *Client) ExportFinished(ctx context.Context, req ExportRequest) (Exported, error) {
+	return post[Exported](ctx, c, "/v1/retention/export", req)
 }
 
 // PlaceHold places a legal hold.
