@@ -193,17 +193,15 @@ func (p *expiredWalk) look(v *view, holds []history.Hold, now history.Time) erro
 	p.seen++
 	id := history.RunID(p.last[len(p.last)-runLen:])
 	run, err := v.run(id)
-	if errors.Is(err, history.ErrCorrupt) || errors.Is(err, history.ErrFormat) || errors.Is(err, history.ErrNotFound) {
-		p.page.Damaged = append(p.page.Damaged, id)
-		return nil
+	var why engine.Reason
+	if err == nil {
+		why, err = v.kept(&run, p.q.Policy, holds, now)
 	}
-	if err != nil {
-		return fmt.Errorf("run %s: %w", id, err)
-	}
-	why, err := v.kept(&run, p.q.Policy, holds, now)
 	switch {
+	case errors.Is(err, history.ErrCorrupt), errors.Is(err, history.ErrFormat), errors.Is(err, history.ErrNotFound):
+		p.page.Damaged = append(p.page.Damaged, id)
 	case err != nil:
-		return err
+		return fmt.Errorf("run %s: %w", id, err)
 	case why == "":
 		p.page.Runs = append(p.page.Runs, id)
 	case why == engine.KeptUnread:

@@ -217,7 +217,7 @@ func (s *Store) verifyRows(ctx context.Context, b bucketID, check func(v *view, 
 // rowCheck returns the check of one row of a bucket; nil for a bucket without one.
 func rowCheck(b bucketID) func(v *view, k, val []byte, found *findings) {
 	switch b {
-	case bEvents, bStates, bRunTimers, bInbox, bDead, bIdentities, bIdentityLog, bInterrupts, bAnswered:
+	case bEvents, bStates, bRunTimers, bInbox, bDead, bIdentities, bInterrupts, bAnswered:
 		return func(v *view, k, _ []byte, found *findings) { v.verifyOwner(b, k, found) }
 	case bKeys:
 		return verifyKeyRow

@@ -16,6 +16,8 @@ func retentionCheck(b bucketID) func(v *view, k, val []byte, found *findings) {
 		return verifyTombstone
 	case bDeleted:
 		return verifyDeletedRow
+	case bIdentityLog:
+		return verifyIdentityLog
 	case bErasing:
 		return verifyErasingRow
 	case bReceipts:
@@ -115,6 +117,17 @@ func verifyDeletedRow(v *view, k, _ []byte, found *findings) {
 func verifyErasingRow(v *view, k, _ []byte, found *findings) {
 	if len(k) != runLen || v.get(bTombstones, k) == nil {
 		found.add(history.RunID{}, history.RuleTombstone, "row %x in erasing is of no deleted run", k)
+	}
+}
+
+// verifyIdentityLog proves that an identity which is to be forgotten one day is there.
+func verifyIdentityLog(v *view, k, val []byte, found *findings) {
+	v.verifyOwner(bIdentityLog, k, found)
+	if len(k) != runLen+8 || v.leftBehind(bIdentityLog, history.RunID(k[:runLen])) {
+		return
+	}
+	if len(val) < 9 || v.get(bIdentities, runTextKey(history.RunID(k[:runLen]), string(val[8:]))) == nil {
+		found.add(history.RunID(k[:runLen]), history.RuleIndex, "row %x in identitylog leads to no identity", k)
 	}
 }
 
