@@ -74,12 +74,19 @@ func (a *app) forkCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "fork RUN",
 		Short: "Start a new run from any event of another",
-		Long: `Fork starts a new run that has another's history up to an event, and goes on from there. The numbers of the events are in
-perdure show --full --json. With --result a completed step gets another result. The steps that the fork executes get idempotency
+		Long: `Fork starts a new run that has another's history up to an event, and goes on from there. perdure show --full prints the
+numbers of the events, and the steps by which --result names them.
+
+With --result a completed step gets another result. Of a tool's step it is an object with the fields that docs/tool-files.md lists
+for its kind: value, or stdout, stderr, exit_code, truncated, error of a program, and status, headers, body, truncated, error of
+a request. What is left out is that of a step that went well: {"value": "done"} is enough. STEP is a step's name; one item of a
+foreach is NAME[INDEX]/NAME.
+
+The steps that the fork executes get idempotency
 keys of their own, so that what they do is done again; with --keep-keys they have those of the old run. The old run, live or over,
 does not change.`,
 		Example: `  perdure fork 01KBD3X0V9N6T0Q8M7S2R4W5YZ --at 7
-  perdure fork 01KBD3X0V9N6T0Q8M7S2R4W5YZ --at 7 --result 'price#0={"total": 12}'`,
+  perdure fork 01KBD3X0V9N6T0Q8M7S2R4W5YZ --at 7 --result 'price={"value": "12 EUR"}'`,
 		Args: exactly("RUN"),
 		RunE: func(c *cobra.Command, args []string) error {
 			var err error
@@ -112,20 +119,31 @@ func resultsOf(args []string) (map[history.Position]json.RawMessage, error) {
 	results := map[history.Position]json.RawMessage{}
 	for _, arg := range args {
 		step, text, ok := strings.Cut(arg, "=")
-		if !ok || !json.Valid([]byte(text)) {
-			return nil, exit.New(exit.Usage, "for example: --result 'price#0={\"total\": 12}'", "--result %q: want STEP=JSON", arg)
+		if !ok || step == "" || !json.Valid([]byte(text)) {
+			return nil, exit.New(exit.Usage, "for example: --result 'price={\"value\": \"12\"}'", "--result %q: want STEP=JSON", arg)
 		}
-		results[position(step)] = json.RawMessage(text)
+		at := position(step)
+		if _, twice := results[at]; twice {
+			return nil, exit.New(exit.Usage, "", "--result: step %s is given twice", step)
+		}
+		results[at] = json.RawMessage(text)
 	}
 	return results, nil
 }
 
-// position adds the occurrence that people leave out: the first.
+// position adds the occurrences that people leave out: the first, as in count[3]/size, which is count#0[3]/size#0.
 func position(text string) history.Position {
-	if !strings.Contains(text[strings.LastIndexByte(text, '/')+1:], "#") {
-		text += "#0"
+	parts := strings.Split(text, "/")
+	for i, part := range parts {
+		name, branch, inside := strings.Cut(part, "[")
+		if !strings.Contains(name, "#") {
+			name += "#0"
+		}
+		if parts[i] = name; inside {
+			parts[i] += "[" + branch
+		}
 	}
-	return history.Position(text)
+	return history.Position(strings.Join(parts, "/"))
 }
 
 func (a *app) printSuccessor(next *admin.Successor) error {

@@ -42,12 +42,15 @@ func (a *app) scheduleCreateCommand() *cobra.Command {
 		Use:   "create NAME",
 		Short: "Make a schedule",
 		Long: `Create makes a schedule. Creating it again with the same settings finds it; with others it is refused (exit code 5): delete it
-first. --overlap says what happens while the run before still goes on: skip the time, allow another run, or cancel the run before.
+first. The input is held against the tool's schema. --overlap says what happens while the run before still goes on: skip the time, allow another run, or cancel the run before.
 --missed says what happens with times that passed while no server ran: fire once for all, all of them, or none.`,
 		Example: `  perdure schedule create nightly --cron "0 3 * * *" --zone Europe/Berlin --tool report --input '{"path": "."}'
   perdure schedule create often --cron "*/5 * * * *" --tool poll --overlap skip --missed none`,
 		Args: exactly("NAME"),
 		RunE: func(c *cobra.Command, args []string) error {
+			if spec.Workflow == "" || spec.Cron == "" {
+				return exit.New(exit.Usage, "see: perdure schedule create --help", "schedule create: missing %s", missingOf(&spec))
+			}
 			if input != "" {
 				if spec.Input = json.RawMessage(input); !json.Valid(spec.Input) {
 					return exit.New(exit.Usage, "quote it for the shell: --input '{\"path\": \".\"}'", "--input %q is not JSON", input)
@@ -79,6 +82,13 @@ first. --overlap says what happens while the run before still goes on: skip the 
 	return c
 }
 
+func missingOf(spec *schedule.Spec) string {
+	if spec.Workflow == "" {
+		return "--tool"
+	}
+	return "--cron"
+}
+
 func (a *app) scheduleListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
@@ -104,7 +114,7 @@ func (a *app) scheduleListCommand() *cobra.Command {
 				fmt.Fprintln(t, "SCHEDULE\tTOOL\tWHEN\tSAYS")
 				for i := range all {
 					s := &all[i]
-					fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", present.Clip(s.Name, 32), present.Clip(s.Spec.Workflow, 32), present.Clip(when(s), 40), present.Clip(s.Message, 60))
+					fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", present.Clip(s.Name, 32), present.Clip(s.Spec.Workflow, 32), present.Clip(when(s), 40), present.Clip(scheduleSays(s), 160))
 				}
 				_ = t.Flush() // a broken pipe shows at the next write of the command
 			})
@@ -116,7 +126,7 @@ func (a *app) scheduleShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "show NAME",
 		Short:   "Show a schedule",
-		Long:    "Show prints a schedule and its next time. What it did is the history of its run: perdure show.",
+		Long:    "Show prints a schedule and its next time, and why the last start failed, where it did. What it did is the history of its run: perdure show.",
 		Example: `  perdure schedule show nightly`,
 		Args:    exactly("NAME"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -149,9 +159,26 @@ func (a *app) scheduleVerbCommand(verb, short, long string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(s, func(w io.Writer) { fmt.Fprintf(w, "schedule %s: %s is on its way\n", s.Name, verb) })
+			return a.print(s, func(w io.Writer) {
+				if s.Status.Terminal() {
+					fmt.Fprintf(w, "schedule %s is deleted\n", s.Name)
+					return
+				}
+				fmt.Fprintf(w, "schedule %s: %s is on its way\n", s.Name, verb)
+			})
 		},
 	}
+}
+
+// scheduleSays is how a schedule stands: when its next time is, or how it ended.
+func scheduleSays(s *admin.Schedule) string {
+	switch {
+	case s.Failure != nil && s.Status.Terminal():
+		return s.Status.String() + ": " + s.Failure.Error()
+	case s.Status.Terminal():
+		return s.Status.String()
+	}
+	return s.Message
 }
 
 func when(s *admin.Schedule) string {
@@ -165,7 +192,7 @@ func when(s *admin.Schedule) string {
 func writeSchedule(w io.Writer, s *admin.Schedule) {
 	fmt.Fprintf(w, "schedule %s\n", s.Name)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "  tool\t%s\n  when\t%s\n  says\t%s\n", present.Clip(s.Spec.Workflow, 64), when(s), present.Clip(s.Message, 100))
+	fmt.Fprintf(t, "  tool\t%s\n  when\t%s\n  says\t%s\n", present.Clip(s.Spec.Workflow, 64), when(s), present.Clip(scheduleSays(s), 400))
 	fmt.Fprintf(t, "  input\t%s\n  overlap\t%s\n  missed\t%s\n", present.Short(s.Spec.Input, 100), s.Spec.Overlap, s.Spec.Missed)
 	fmt.Fprintf(t, "  created\t%s\n  run\t%s\n", present.Ago(s.Created, time.Now()), s.Run)
 	_ = t.Flush() // a broken pipe shows at the next write of the command

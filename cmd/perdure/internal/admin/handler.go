@@ -8,10 +8,13 @@ import (
 	"iter"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
+	"github.com/perdure/perdure/cmd/perdure/internal/schematext"
+	"github.com/perdure/perdure/cmd/perdure/internal/state"
 	"github.com/perdure/perdure/engine"
 	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/workflow"
@@ -36,9 +39,18 @@ type Engine interface {
 	Operations
 }
 
+// Tools is what the handler needs of the tool file.
+type Tools interface {
+	// CheckInput holds arguments against the schema of a tool that is offered.
+	CheckInput(tool string, input []byte) error
+	// Record makes what is recorded of a step from its result in the terms of the tool file.
+	Record(code history.WorkflowKey, step history.Position, result json.RawMessage) (json.RawMessage, error)
+}
+
 // Handler serves the API. Its fields are set before it serves; the functions are called concurrently.
 type Handler struct {
 	Engine    Engine
+	Tools     Tools
 	Schedules Schedules
 	Retention Retention
 	Store     Store
@@ -113,7 +125,12 @@ func (h *Handler) write(w http.ResponseWriter, status int, v any) {
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var unfit *workflow.AnswerError
 	if errors.As(err, &unfit) {
-		err = exit.New(exit.Usage, "", "%w", err)
+		plain := *unfit
+		plain.Reason = schematext.Plain(plain.Reason)
+		if plain.Field == "content" { // where the form has fields, the reason names them
+			plain.Field = ""
+		}
+		err = exit.New(exit.Usage, "", "%w", &plain)
 	}
 	code, hint := exit.Of(err)
 	status := http.StatusInternalServerError
@@ -127,16 +144,41 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	default:
 		h.Log.ErrorContext(r.Context(), "request on the local socket failed", "path", r.URL.Path, "error", err)
 	}
-	h.write(w, status, Problem{Error: err.Error(), Hint: hint, Code: int(code)})
+	text := err.Error()
+	if status != http.StatusInternalServerError { // nothing is wrong with the store
+		text = h.withoutStore(text)
+	}
+	h.write(w, status, Problem{Error: text, Hint: hint, Code: int(code)})
 }
 
+// withoutStore leaves out which operation of which file refused a request: "store PATH: deliver: ".
+func (h *Handler) withoutStore(text string) string {
+	before, after, found := strings.Cut(text, "store "+state.Dir{Path: h.Server().State}.Database()+": ")
+	if !found {
+		return text
+	}
+	if op, rest, ok := strings.Cut(after, ": "); ok && !strings.ContainsAny(op, "\"'0123456789") {
+		after = rest
+	}
+	return before + after
+}
+
+// localKey is the key of the run of a call that came over the local socket with an idempotency key, as in perdure call
+// --key: package mcptasks puts the caller before it, and here that has no name.
+func localKey(key string) string { return "mcp//" + url.PathEscape(key) }
+
 // find finds the run that the path names.
-func (h *Handler) find(r *http.Request) (history.Run, error) {
-	id := r.PathValue("id")
+func (h *Handler) find(r *http.Request) (history.Run, error) { return h.lookUp(r, r.PathValue("id")) }
+
+// lookUp finds a run by its id, its key, its task's id, or the key of the call that started it.
+func (h *Handler) lookUp(r *http.Request, id string) (history.Run, error) {
 	run, err := h.Engine.Find(r.Context(), r.URL.Query().Get("tenant"), id)
 	if errors.Is(err, history.ErrNotFound) {
 		if byTask, terr := h.Engine.RunByTask(r.Context(), id); terr == nil {
 			return byTask, nil
+		}
+		if byCall, cerr := h.Engine.Find(r.Context(), r.URL.Query().Get("tenant"), localKey(id)); cerr == nil {
+			return byCall, nil
 		}
 		return run, exit.New(exit.NotFound, "list them with: perdure runs", "no run has the id, key or task id %q", id)
 	}
@@ -174,6 +216,9 @@ func filterOf(r *http.Request) (engine.Filter, error) {
 	q := r.URL.Query()
 	f := engine.Filter{Workflow: q.Get("workflow"), Questions: q.Get("questions") == "true", After: q.Get("after"), Limit: 50}
 	for _, text := range q["status"] {
+		if text == "cancelled" { // as MCP spells it
+			text = history.StatusCanceled.String()
+		}
 		var s history.Status
 		if err := s.UnmarshalText([]byte(text)); err != nil {
 			return f, exit.New(exit.Usage, "", "%w", err)

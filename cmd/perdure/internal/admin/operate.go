@@ -33,7 +33,8 @@ type RetryRequest struct {
 	AfterCleanUp bool   `json:"afterCleanUp,omitempty"`
 }
 
-// ForkRequest forks a run. See engine.ForkOptions.
+// ForkRequest forks a run. See engine.ForkOptions. Results of steps of a tool file are in the terms of that: value, stdout
+// and so on; others are what the history has.
 type ForkRequest struct {
 	At          uint64                               `json:"at,omitempty"`
 	Results     map[history.Position]json.RawMessage `json:"results,omitempty"`
@@ -132,6 +133,15 @@ func (h *Handler) fork(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	code := history.WorkflowKey{Name: run.Workflow, Version: run.Version}
+	if req.Version != 0 {
+		code.Version = req.Version
+	}
+	for step, result := range req.Results {
+		if req.Results[step], err = h.Tools.Record(code, step, result); err != nil {
+			return nil, exit.New(exit.Usage, "docs/tool-files.md says what the result of each kind of step holds", "fork: %w", err)
+		}
+	}
 	next, existed, err := h.Engine.Fork(r.Context(), run.ID, engine.ForkOptions{
 		At: req.At, Results: req.Results, KeepKeys: req.KeepKeys, KeepSignals: req.KeepSignals, Key: req.Key, Version: req.Version,
 		By: by(r), Reason: req.Reason,
@@ -147,12 +157,17 @@ func (h *Handler) redeliver(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	to, err := h.Engine.Find(r.Context(), run.Tenant, req.To)
+	to, err := h.lookUp(r, req.To)
 	if err != nil {
 		return nil, err
 	}
 	d, err := h.Engine.Redeliver(r.Context(), run.ID, req.Seq, to.ID, by(r))
-	if err != nil {
+	switch {
+	case errors.Is(err, history.ErrTerminal):
+		return nil, exit.New(exit.Conflict, "", "run %s is over (%s): it receives nothing", to.ID, to.Status)
+	case errors.Is(err, history.ErrNotFound):
+		return nil, exit.New(exit.NotFound, "perdure show prints the letters", "run %s has no dead letter %d", run.ID, req.Seq)
+	case err != nil:
 		return nil, err
 	}
 	return SignalResult{Run: to.ID.String(), Delivery: d.String()}, nil
@@ -163,7 +178,11 @@ func (h *Handler) decide(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := h.Engine.Decide(r.Context(), run.ID, req.Step, req.Decision, req.Result, by(r), req.Reason); err != nil {
+	err = h.Engine.Decide(r.Context(), run.ID, req.Step, req.Decision, req.Result, by(r), req.Reason)
+	switch {
+	case errors.Is(err, history.ErrTerminal):
+		return nil, exit.New(exit.Conflict, "", "run %s is over (%s): no step of it waits to be settled", run.ID, run.Status)
+	case err != nil:
 		return nil, err
 	}
 	return h.project(&run), nil

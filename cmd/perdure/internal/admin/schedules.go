@@ -26,10 +26,13 @@ type Schedule struct {
 	Name string        `json:"name"`
 	Spec schedule.Spec `json:"spec"`
 	Run  string        `json:"run"`
-	// Status is that of the schedule's run; Message says when the next time is, or that it is paused.
+	// Status is that of the schedule's run; Message says when the next time is, or that it is paused, and why the last
+	// start failed, where it did.
 	Status  history.Status `json:"status"`
 	Message string         `json:"message,omitempty"`
-	Created time.Time      `json:"created"`
+	// Failure is why the schedule is over, where it failed.
+	Failure *history.Failure `json:"failure,omitempty"`
+	Created time.Time        `json:"created"`
 }
 
 // ScheduleRequest makes a schedule.
@@ -39,7 +42,7 @@ type ScheduleRequest struct {
 
 func scheduleOf(e *schedule.Entry) Schedule {
 	return Schedule{
-		Name: e.Name, Spec: e.Spec, Run: e.Run.ID.String(), Status: e.Run.Status, Message: e.Run.Message, Created: e.Run.CreatedAt.Std(),
+		Name: e.Name, Spec: e.Spec, Run: e.Run.ID.String(), Status: e.Run.Status, Message: e.Run.Message, Failure: e.Run.Failure, Created: e.Run.CreatedAt.Std(),
 	}
 }
 
@@ -58,8 +61,11 @@ func (h *Handler) schedules(handle func(pattern string, fn func(r *http.Request)
 		if err := decode(r, &req); err != nil {
 			return nil, err
 		}
-		if err := h.checkTool(req.Spec.Workflow); err != nil {
-			return nil, err
+		if err := h.Tools.CheckInput(req.Spec.Workflow, req.Spec.Input); err != nil {
+			if code, _ := exit.Of(err); code != exit.Failed {
+				return nil, err
+			}
+			return nil, exit.New(exit.Usage, "give the tool's arguments: --input JSON", "tool %s: %w", req.Spec.Workflow, err)
 		}
 		if _, err := h.Schedules.Create(r.Context(), r.PathValue("name"), req.Spec, by(r)); err != nil {
 			return nil, err
@@ -67,16 +73,6 @@ func (h *Handler) schedules(handle func(pattern string, fn func(r *http.Request)
 		return h.schedule(r)
 	})
 	handle("POST /v1/schedules/{name}/{verb}", h.changeSchedule)
-}
-
-// checkTool refuses a tool that is not offered: its times would pass for nothing.
-func (h *Handler) checkTool(name string) error {
-	for _, t := range h.Server().Tools {
-		if t.Name == name {
-			return nil
-		}
-	}
-	return exit.New(exit.NotFound, "list them with: perdure status", "there is no tool %q", name)
 }
 
 func (h *Handler) schedule(r *http.Request) (any, error) {

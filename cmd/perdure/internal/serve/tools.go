@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -29,8 +30,8 @@ type tools struct {
 	server *server
 
 	mu         sync.Mutex
-	offered    []admin.Tool                 // guarded by mu
-	registered map[history.WorkflowKey]bool // guarded by mu
+	offered    []admin.Tool                           // guarded by mu
+	registered map[history.WorkflowKey]*toolflow.Flow // guarded by mu
 	// seen is the digest of the file's bytes at the last attempt to load them. guarded by mu
 	seen    [sha256.Size]byte
 	loads   int    // guarded by mu
@@ -71,7 +72,7 @@ func (t *tools) changed() bool {
 
 // start registers the code of live runs, and offers the file's tools.
 func (t *tools) start(ctx context.Context, file *toolfile.File) error {
-	t.registered = map[history.WorkflowKey]bool{}
+	t.registered = map[history.WorkflowKey]*toolflow.Flow{}
 	if err := t.restore(ctx); err != nil {
 		return err
 	}
@@ -157,13 +158,14 @@ func (t *tools) register(tool *toolfile.Tool, version int) error {
 
 func (t *tools) registerLocked(tool *toolfile.Tool, version int) error {
 	key := history.WorkflowKey{Name: tool.Name, Version: version}
-	if t.registered[key] {
+	if t.registered[key] != nil {
 		return nil
 	}
-	if err := t.server.engine.Register(toolflow.New(tool, version, t.server.deps())); err != nil {
+	flow := toolflow.New(tool, version, t.server.deps())
+	if err := t.server.engine.Register(flow); err != nil {
 		return err
 	}
-	t.registered[key] = true
+	t.registered[key] = flow
 	return nil
 }
 
@@ -211,6 +213,55 @@ func (t *tools) logRefusal(err error) {
 	for _, p := range problems {
 		t.server.opts.Log.Error("tools were not reloaded: the old ones stay", "problem", p.String())
 	}
+}
+
+// CheckInput holds arguments against the schema of a tool that is offered.
+func (t *tools) CheckInput(name string, input []byte) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.offered {
+		if o := &t.offered[i]; o.Name == name {
+			return t.registered[history.WorkflowKey{Name: name, Version: o.Version}].CheckInput(input)
+		}
+	}
+	return exit.New(exit.NotFound, "list them with: perdure status", "there is no tool %q", name)
+}
+
+// Record is what is recorded of a step that has a result, in the terms of the tool file. A workflow of no tool takes the
+// result as it is.
+func (t *tools) Record(key history.WorkflowKey, step history.Position, result json.RawMessage) (json.RawMessage, error) {
+	flow, err := t.flow(key)
+	if err != nil || flow == nil {
+		return result, err
+	}
+	return flow.Record(step, result)
+}
+
+// flow is the code of a version of a tool, which no live run may need any more; nil for a workflow of no tool.
+func (t *tools) flow(key history.WorkflowKey) (*toolflow.Flow, error) {
+	if isOwnWorkflow(key.Name) {
+		return nil, nil
+	}
+	t.mu.Lock()
+	flow := t.registered[key]
+	t.mu.Unlock()
+	if flow != nil {
+		return flow, nil
+	}
+	err := t.server.engine.Definitions(context.Background(), func(name string, version int, data []byte) error {
+		if name != key.Name || version != key.Version {
+			return nil
+		}
+		tool, err := toolfile.ParseCanonical(data)
+		if err == nil {
+			flow = toolflow.New(tool, version, t.server.deps())
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("tool %s v%d: %w", key.Name, key.Version, err)
+	}
+	return flow, nil
 }
 
 func (t *tools) list() []admin.Tool {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/perdure/perdure/cmd/perdure/internal/schematext"
 	"github.com/perdure/perdure/cmd/perdure/internal/template"
 )
 
@@ -48,7 +49,7 @@ func (t *Tool) DecodeInput(data json.RawMessage) (map[string]any, error) {
 }
 
 func inputError(err error) error {
-	message := []rune(firstLine(err.Error()))
+	message := []rune(schematext.Plain(firstLine(err.Error())))
 	if len(message) > maxInputError {
 		message = append(message[:maxInputError], '…')
 	}
