@@ -1,6 +1,7 @@
 package mcptasks
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/workflow"
+	"github.com/perdure/perdure/workflow/schemafit"
 )
 
 // decodeAnswer turns a client's response to the question into the engine's form. A response that is none to that
@@ -82,8 +84,9 @@ func checkForm(in *history.Interrupt, content json.RawMessage) error {
 	if err := json.Unmarshal(content, &v); err != nil {
 		return &workflow.AnswerError{Field: "content", Reason: "want an object that fits the requested schema"}
 	}
-	if err := schema.Validate(v); err != nil {
-		return &workflow.AnswerError{Field: "content", Reason: shorten(schemaText(err))}
+	var misfit *schemafit.Misfit
+	if err := schemafit.Check(schema, v); errors.As(err, &misfit) {
+		return &workflow.AnswerError{Field: shorten(cmp.Or(misfit.Field, "content")), Reason: shorten(misfit.Reason)}
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/perdure/perdure/workflow/schemafit"
 )
 
 // arguments checks a call's arguments against the tool's input schema, fills in the schema's defaults, and returns
@@ -30,8 +32,8 @@ func (r *boundRoute) arguments(raw json.RawMessage) (json.RawMessage, error) {
 	if err := r.input.ApplyDefaults(&full); err != nil {
 		return nil, fmt.Errorf("defaults of the input schema: %s", shorten(err.Error()))
 	}
-	if err := r.input.Validate(full); err != nil {
-		return nil, fmt.Errorf("the arguments do not fit the tool's input schema: %s", shorten(schemaText(err)))
+	if err := schemafit.Check(r.input, full); err != nil {
+		return nil, fmt.Errorf("the arguments do not fit the tool's input schema: %s", shorten(err.Error()))
 	}
 	return json.Marshal(withDefaults(given, full))
 }
@@ -72,11 +74,6 @@ func withDefaults(given, full any) any {
 		return g
 	}
 	return given
-}
-
-// schemaText removes what the schema library says about itself.
-func schemaText(err error) string {
-	return strings.ReplaceAll(err.Error(), "validating root: ", "")
 }
 
 const maxErrorText = 1024

@@ -106,9 +106,9 @@ func TestWrongArguments(t *testing.T) {
 		args map[string]any
 		want string
 	}{
-		{map[string]any{"n": "three"}, "/properties/n"},
-		{map[string]any{"n": 10}, "maximum"},
-		{map[string]any{"m": 1}, "m"},
+		{map[string]any{"n": "three"}, `schema: n: "three" is a string, want an integer`},
+		{map[string]any{"n": 10}, "schema: n: 10 is more than 9"},
+		{map[string]any{"m": 1}, "schema: m: is not known: there is n, size"},
 		{map[string]any{"n": strings.Repeat("x", 1<<20)}, "…"},
 	} {
 		m := h.call(c.args, post{})

@@ -1,15 +1,19 @@
 package workflow
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/perdure/perdure/workflow/schemafit"
 )
 
 // AnswerError says why an answer does not fit its question. The question stays open.
 type AnswerError struct {
-	// Field is where the answer is wrong; "" for the whole.
+	// Field is where the answer is wrong: a field of its content, such as "level", or "action" or "content".
 	Field  string
 	Reason string
 }
@@ -38,7 +42,7 @@ func (q *Question) Check(a Answer) (Answer, error) {
 		return a, &AnswerError{Field: "content", Reason: "is missing"}
 	}
 	if err := validate(q.Schema, a.Content); err != nil {
-		return a, &AnswerError{Field: "content", Reason: err.Error()}
+		return a, unfit("", err)
 	}
 	return a, nil
 }
@@ -61,7 +65,7 @@ func (q *Question) checkDecision(a Answer) (Answer, error) {
 		}
 		if q.ProposalSchema != nil {
 			if err := validate(q.ProposalSchema, []byte(d.Value)); err != nil {
-				return a, &AnswerError{Field: "value", Reason: err.Error()}
+				return a, unfit("value", err)
 			}
 		}
 	case Reject:
@@ -80,6 +84,20 @@ func (q *Question) checkDecision(a Answer) (Answer, error) {
 	return a, nil
 }
 
+// unfit makes an *AnswerError of an error of validate. Fields of the content stand by their names, those of an edited
+// proposal below "value".
+func unfit(within string, err error) error {
+	var misfit *schemafit.Misfit
+	if !errors.As(err, &misfit) {
+		return &AnswerError{Field: cmp.Or(within, "content"), Reason: err.Error()}
+	}
+	field := misfit.Field
+	if within != "" && field != "" {
+		field = within + "." + field
+	}
+	return &AnswerError{Field: cmp.Or(field, within, "content"), Reason: misfit.Reason}
+}
+
 func validate(schema, value json.RawMessage) error {
 	var s jsonschema.Schema
 	if err := json.Unmarshal(schema, &s); err != nil {
@@ -93,5 +111,5 @@ func validate(schema, value json.RawMessage) error {
 	if err := json.Unmarshal(value, &v); err != nil {
 		return fmt.Errorf("is not JSON: %w", err)
 	}
-	return r.Validate(v)
+	return schemafit.Check(r, v)
 }
