@@ -178,14 +178,15 @@ func (t *remoteTask) ask(ctx workflow.Context, keys []string) (DetailedTask, err
 	if err != nil {
 		return DetailedTask{}, err
 	}
+	id := t.state.TaskID // the step can outlast a lost race, and then follow goes on to write the state
 	return workflow.Step(ctx, t.name+" answer", func(ctx context.Context) (DetailedTask, error) {
 		for i, key := range keys {
-			err := t.client.Update(ctx, t.state.TaskID, map[string]any{key: answers[i]})
+			err := t.client.Update(ctx, id, map[string]any{key: answers[i]})
 			if wire := wireError(err); err != nil && (wire == nil || wire.Code != jsonrpc.CodeInvalidParams) {
 				return DetailedTask{}, err
 			}
 		}
-		d, err := t.client.Get(ctx, t.state.TaskID)
+		d, err := t.client.Get(ctx, id)
 		if err != nil {
 			return DetailedTask{}, err
 		}
