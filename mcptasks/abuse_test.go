@@ -180,6 +180,27 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
+// TestRequestWithoutASession holds that a request of an older revision before initialize is refused under a code of
+// JSON-RPC; ping needs no session.
+func TestRequestWithoutASession(t *testing.T) {
+	h := newHarness(t, Options{})
+	send := func(method string) message {
+		return h.do(post{
+			method: method,
+			body:   `{"jsonrpc":"2.0","id":7,"method":"` + method + `"}`,
+			header: map[string]string{headerVersion: "", headerMethod: ""},
+		})
+	}
+	for _, method := range []string{methodListTools, methodCallTool, methodGet, "no/such"} {
+		if m := send(method); m.status != 400 || m.code() != -32600 || string(m.ID) != "7" || !strings.Contains(m.Error.Message, "initialize") {
+			t.Errorf("%s: %d %s", method, m.status, m.raw)
+		}
+	}
+	if m := send(methodPing); m.status != 200 || m.Error != nil {
+		t.Errorf("ping: %d %s", m.status, m.raw)
+	}
+}
+
 func TestOriginAndHost(t *testing.T) {
 	h := newHarnessHTTP(t, Options{}, HTTPOptions{Origins: []string{"https://app.example"}})
 	for _, c := range []struct {

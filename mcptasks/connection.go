@@ -97,6 +97,17 @@ func (c *shimConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
+// Write gives a code to what the SDK refuses without one, such as a request before initialize: the wire would show code 0.
+func (c *shimConnection) Write(ctx context.Context, msg jsonrpc.Message) error {
+	if resp, ok := msg.(*jsonrpc.Response); ok && resp.Error != nil {
+		var coded *jsonrpc.Error
+		if !errors.As(resp.Error, &coded) || coded.Code == 0 {
+			msg = &jsonrpc.Response{ID: resp.ID, Error: &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: resp.Error.Error()}}
+		}
+	}
+	return c.Connection.Write(ctx, msg)
+}
+
 // check refuses what httpHandler would refuse, before anything of it is decoded.
 func (c *shimConnection) check(req *jsonrpc.Request) (frame, error) {
 	o := c.server.opts

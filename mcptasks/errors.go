@@ -18,7 +18,8 @@ import (
 //	code    HTTP  when
 //	-32020  400   the headers Mcp-Method and Mcp-Name do not say what the body says (http.go)
 //	-32021  400   the request does not declare the Tasks extension, and needs it
-//	-32600  400   not a message: too large, nested too deep, or from a caller who cannot be identified
+//	-32600  400   not a message: too large, nested too deep, or from a caller who cannot be identified; a request of an
+//	              older revision before its initialize
 //	-32601  404   a method that the request's protocol revision does not have
 //	-32602  400   wrong parameters; a task that is not there or not the caller's
 //	-32603  200   the server could not do it; the log has the reason
@@ -71,6 +72,15 @@ func errUnknownTool(name string) error {
 
 func errMethodNotFound(method string) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("method not found: %q", method)}
+}
+
+// errNoSession refuses a request of an older revision that no initialize came before (2025-11-25, Lifecycle).
+func errNoSession() error {
+	return &jsonrpc.Error{
+		Code: jsonrpc.CodeInvalidRequest,
+		Message: "the request has no session: send initialize first, and the header " + headerSession + " of its answer with each request; or name protocol version " +
+			revision2026 + " in the header " + headerVersion + " and in _meta",
+	}
 }
 
 func errUnidentified() error {

@@ -46,6 +46,15 @@ func (f *frame) revision() string {
 	return v
 }
 
+// needsSession reports whether a message of a revision before 2026-07-28 is a request that only a session can have.
+func (f *frame) needsSession() bool {
+	switch f.method {
+	case "", methodInitialize, methodPing, methodDiscover:
+		return false
+	}
+	return len(f.id) > 0
+}
+
 // private returns the headers that carry what the SDK's typed parameters drop.
 func (f *frame) private() http.Header {
 	h := http.Header{}

@@ -263,6 +263,10 @@ func (h *httpHandler) servePOST(w http.ResponseWriter, r *http.Request, body []b
 			writeError(w, http.StatusServiceUnavailable, f.id, internalError("the server has too many sessions; try again later"))
 			return
 		}
+		if f.needsSession() && r.Header.Get(headerSession) == "" {
+			writeError(w, http.StatusBadRequest, f.id, errNoSession())
+			return
+		}
 		h.sessions.ServeHTTP(w, r)
 		return
 	}

@@ -164,3 +164,32 @@ func lineIDText(t *testing.T, id jsonrpc.ID) []byte {
 	}
 	return b
 }
+
+// TestStdioBeforeInitialize holds that a request before initialize is refused under a code of JSON-RPC.
+func TestStdioBeforeInitialize(t *testing.T) {
+	h := newHarness(t, Options{})
+	fromServer, out := io.Pipe()
+	ended := make(chan error, 1)
+	in, toServer := io.Pipe()
+	go func() {
+		ended <- h.server.ServeTransport(t.Context(), wiretest.New(t).Transport(h.server.lines(in, out)), Caller{})
+	}()
+	if _, err := io.WriteString(toServer, `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := bufio.NewReader(fromServer).ReadBytes('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m message
+	if err := json.Unmarshal(answer, &m); err != nil {
+		t.Fatal(err)
+	}
+	if m.code() != -32600 || string(m.ID) != "7" || !strings.Contains(m.Error.Message, "initialization") {
+		t.Errorf("%s", answer)
+	}
+	toServer.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

@@ -26,6 +26,7 @@ const (
 
 	methodInitialize = "initialize"
 	methodDiscover   = "server/discover"
+	methodPing       = "ping"
 	methodListTools  = "tools/list"
 	methodCallTool   = "tools/call"
 	methodListen     = "subscriptions/listen"
