@@ -28,7 +28,8 @@ func (a *app) answerCommand() *cobra.Command {
 		Use:   "answer [RUN [KEY]] [FIELD=VALUE …]",
 		Short: "Answer an open question",
 		Long: `Answer answers a question of a run. KEY may be left out where the run has only one, and RUN where only one question
-is open at all. In a terminal, without flags and fields, it asks.
+is open at all. A key is the step's name and the number of the time that the run asks it, from 0: review#0, or ship#0[2]/review#0 in
+a loop. The bare name will do where only one open question has it. In a terminal, without flags and fields, it asks.
 
 A proposal is approved, edited or rejected: --approve, --edit JSON, --reject REASON. Other questions have fields:
 FIELD=VALUE, where the value gets the type of its field, and FIELD:=JSON for anything else. --decline refuses to answer.
@@ -39,7 +40,7 @@ stays open.
 Exit codes: 2 the answer does not fit, 3 there is no such question, 5 it is answered already.`,
 		Example: `  perdure answer --approve
   perdure answer 01KBD3X0V9N6T0Q8M7S2R4W5YZ
-  perdure answer 01KBD3X0V9N6T0Q8M7S2R4W5YZ --approve
+  perdure answer 01KBD3X0V9N6T0Q8M7S2R4W5YZ review --approve
   perdure answer 01KBD3X0V9N6T0Q8M7S2R4W5YZ --edit '{"amount": 10}'
   perdure answer 01KBD3X0V9N6T0Q8M7S2R4W5YZ size=large count=3`,
 		Args: cobra.ArbitraryArgs,
@@ -86,13 +87,12 @@ func findQuestion(ctx context.Context, client *admin.Client, args []string) (adm
 	}
 	words := args[1:]
 	if len(words) > 0 && !strings.Contains(words[0], "=") {
-		for _, q := range d.Open {
-			if q.Key == words[0] {
-				return q, words[1:], nil
-			}
+		q, err := questionNamed(&d, words[0])
+		if err != nil || q != nil {
+			return orNone(q), words[1:], err
 		}
 		for _, e := range d.Timeline {
-			if e.Key == words[0] && e.Kind.String() == "question opened" {
+			if (e.Key == words[0] || questionName(e.Key) == words[0]) && e.Kind.String() == "question opened" {
 				return admin.Question{}, nil, exit.New(exit.Conflict, "see: perdure show "+d.ID, "question %s of run %s is no longer open", words[0], d.ID)
 			}
 		}
@@ -109,6 +109,42 @@ func findQuestion(ctx context.Context, client *admin.Client, args []string) (adm
 		keys = append(keys, q.Key)
 	}
 	return admin.Question{}, nil, exit.New(exit.Usage, "say which: "+strings.Join(keys, ", "), "run %s asks %d questions", d.ID, len(d.Open))
+}
+
+// questionNamed is the open question with a key, or the only one with that name; nil is none. A key is the name of the
+// question and, behind #, how often the run has asked it before: review#0.
+func questionNamed(d *admin.Detail, word string) (*admin.Question, error) {
+	var named []*admin.Question
+	var keys []string
+	for i := range d.Open {
+		q := &d.Open[i]
+		if q.Key == word {
+			return q, nil
+		}
+		if questionName(q.Key) == word {
+			named, keys = append(named, q), append(keys, q.Key)
+		}
+	}
+	switch len(named) {
+	case 0:
+		return nil, nil
+	case 1:
+		return named[0], nil
+	}
+	return nil, exit.New(exit.Usage, "say which: "+strings.Join(keys, ", "), "run %s asks %q %d times", d.ID, word, len(named))
+}
+
+// questionName is the name in a key: review of review#0, and of each#0[3]/review#0.
+func questionName(key string) string {
+	name, _, _ := strings.Cut(key[strings.LastIndexByte(key, '/')+1:], "#")
+	return name
+}
+
+func orNone(q *admin.Question) admin.Question {
+	if q == nil {
+		return admin.Question{}
+	}
+	return *q
 }
 
 // onlyQuestion is the one open question that there is.

@@ -13,14 +13,17 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/perdure/perdure/cmd/perdure/internal/admin"
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
 	"github.com/perdure/perdure/cmd/perdure/internal/form"
 	"github.com/perdure/perdure/cmd/perdure/internal/present"
+	"github.com/perdure/perdure/cmd/perdure/internal/schematext"
 	"github.com/perdure/perdure/mcptasks"
 )
 
@@ -63,7 +66,7 @@ Exit codes: 1 the tool reported an error or the task failed or was cancelled, 3 
 	f := c.Flags()
 	f.StringVar(&flags.url, "url", "", "call the MCP server at this `URL` instead")
 	f.StringVar(&flags.args, "args", "", "all arguments as a `JSON` object")
-	f.StringVar(&flags.key, "key", "", "the call's own `ID`: called twice with it, the tool runs once")
+	f.StringVar(&flags.key, "key", "", "the call's own `ID`: called twice with it, the tool runs once; perdure show finds the run by it")
 	f.StringVar(&flags.resume, "resume", "", "wait for a `TASK` that is there already")
 	f.BoolVar(&flags.detach, "detach", false, "print the task's id and do not wait")
 	f.BoolVar(&flags.noInput, "no-input", false, "ask nothing here; leave questions to others")
@@ -167,6 +170,9 @@ func (a *app) begin(ctx context.Context, client *mcptasks.Client, args []string,
 	if err != nil {
 		return nil, err
 	}
+	if err := checkArguments(tool, arguments); err != nil {
+		return nil, err
+	}
 	key := flags.key
 	if key == "" {
 		key = "call-" + rand.Text() // so that a call whose answer is lost can be repeated
@@ -217,6 +223,39 @@ func callArguments(tool *mcp.Tool, words []string, whole string) (any, error) {
 	return form.FromWords(schema, words)
 }
 
+// checkArguments holds the arguments against the tool's schema, as the server does: there they would be a tool's error
+// and not one of the command line. A schema that cannot be read here is left to the server.
+func checkArguments(tool *mcp.Tool, arguments any) error {
+	shape, err := json.Marshal(tool.InputSchema)
+	if err != nil {
+		return fmt.Errorf("schema of %s: %w", tool.Name, err)
+	}
+	var schema jsonschema.Schema
+	if json.Unmarshal(shape, &schema) != nil {
+		return nil
+	}
+	resolved, err := schema.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
+	if err != nil {
+		return nil
+	}
+	raw, err := json.Marshal(arguments)
+	if err != nil {
+		return fmt.Errorf("arguments of %s: %w", tool.Name, err)
+	}
+	object := map[string]any{}
+	if err := json.Unmarshal(raw, &object); err != nil {
+		return exit.New(exit.Usage, "", "the arguments are not a JSON object: %w", err)
+	}
+	if err := resolved.ApplyDefaults(&object); err != nil {
+		return nil
+	}
+	if err := resolved.Validate(object); err != nil {
+		hint := strings.Join(present.Fields(shape), "\n")
+		return exit.New(exit.Usage, hint, "the arguments of %s do not fit: %s", tool.Name, schematext.Plain(err.Error()))
+	}
+	return nil
+}
+
 // callError gives a server's error its exit code.
 func callError(err error) error {
 	var wire *jsonrpc.Error
@@ -237,18 +276,22 @@ func callError(err error) error {
 func (a *app) wait(ctx context.Context, client *mcptasks.Client, task *mcptasks.Task, flags callFlags) error {
 	fmt.Fprintf(a.err, "task %s\n", task.TaskID)
 	p := &progress{app: a}
-	if flags.url == "" && (flags.noInput || !form.IsTerminal(a.in)) {
+	if flags.url == "" {
 		local, err := a.client()
 		if err != nil {
 			return err
 		}
-		p.open = func(id string) []admin.Question {
-			d, err := local.Run(ctx, id)
-			if err != nil {
-				return nil // the next change asks again
-			}
-			return d.Open
-		}
+		asks := !flags.noInput && form.IsTerminal(a.in)
+		watch, stop := context.WithCancel(ctx)
+		var g errgroup.Group
+		g.Go(func() error {
+			p.watchQuestions(watch, local, task.TaskID, asks)
+			return nil
+		})
+		defer func() {
+			stop()
+			_ = g.Wait() // it returns no error
+		}()
 	}
 	res, err := client.Wait(ctx, task, mcptasks.WaitOptions{Timeout: flags.timeout, OnChange: p.show, LeaveQuestions: true})
 	var failed *mcptasks.TaskFailedError
@@ -272,8 +315,6 @@ func (a *app) wait(ctx context.Context, client *mcptasks.Client, task *mcptasks.
 // progress shows what a task says while it is waited for.
 type progress struct {
 	app *app
-	// open returns a task's open questions, where they are left to others; else it is nil.
-	open func(id string) []admin.Question
 
 	mu   sync.Mutex
 	last string // guarded by mu
@@ -291,11 +332,47 @@ func (p *progress) show(t *mcptasks.DetailedTask) {
 	}
 	p.last = line
 	fmt.Fprintln(p.app.err, line)
-	if p.open == nil {
-		return
+}
+
+// watchQuestions shows the run's questions that are left to others, each once, with the command that answers it, until ctx
+// or the run ends. Those that the client does not see, as it said that it cannot answer them, change nothing of its task:
+// so the run itself is looked at. asks says that the others are asked here. Where the server ends it waits for the next.
+func (p *progress) watchQuestions(ctx context.Context, local *admin.Client, task string, asks bool) {
+	shown := map[string]bool{}
+	for {
+		for run, err := range local.Follow(ctx, task) {
+			if err != nil {
+				break
+			}
+			if run.Questions > 0 {
+				p.showQuestions(ctx, local, run.ID, asks, shown)
+			}
+			if run.Status.Terminal() {
+				return
+			}
+		}
+		select {
+		case <-time.After(lookAgain):
+		case <-ctx.Done():
+			return
+		}
 	}
-	for _, q := range p.open(t.TaskID) {
-		present.Question(p.app.err, &q, time.Now())
+}
+
+func (p *progress) showQuestions(ctx context.Context, local *admin.Client, id string, asks bool, shown map[string]bool) {
+	d, err := local.Run(ctx, id)
+	if err != nil {
+		return // the next change asks again
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range d.Open {
+		q := &d.Open[i]
+		if shown[q.Key] || asks && !q.OperatorOnly {
+			continue
+		}
+		shown[q.Key] = true
+		present.Question(p.app.err, q, time.Now())
 	}
 }
 

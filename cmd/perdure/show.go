@@ -23,8 +23,12 @@ func (a *app) showCommand() *cobra.Command {
 with the time since its start. A line marks where another process went on with it after a crash or a restart. Where a run is
 blocked it says why, and where it asks it says how to answer.
 
-RUN is a run's id, its key, or the id of its MCP task; without it the newest run is shown. Long values are shortened; --full shows them whole, --json gives
-everything.`,
+RUN is a run's id, its key, the id of its MCP task, or the --key of the perdure call that started it; without it the newest run is
+shown. Long values are shortened. --full shows them whole, with the number of each event and the steps' full positions, for perdure
+fork; --json gives everything.
+
+The exit code says whether the run was found, not how it ended: a run that failed is shown with exit code 0, also with --follow. To
+have the run's outcome as exit code use: perdure call --resume TASK.`,
 		Example: `  perdure show
   perdure show 01KBD3X0V9N6T0Q8M7S2R4W5YZ
   perdure show --follow 01KBD3X0V9N6T0Q8M7S2R4W5YZ

@@ -70,7 +70,7 @@ func describe(e *admin.Event, began time.Time, limit int) (what, detail string) 
 	case history.CancelRequested:
 		return "cancel requested", Clip(who(e), limit)
 	case history.StatusReported:
-		if limit > 0 {
+		if limit > 0 || e.Message == "" {
 			return "", "" // the step that follows says more
 		}
 		return "says", Clip(e.Message, limit)

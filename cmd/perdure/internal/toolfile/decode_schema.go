@@ -17,6 +17,16 @@ var (
 	formKeys  = []string{
 		"type", "title", "description", "enum", "default", "minimum", "maximum", "minLength", "maxLength", "format", "optional",
 	}
+	// schemaKeys are the keywords of JSON Schema, draft 2020-12, and what the short form adds to them.
+	schemaKeys = []string{
+		"$anchor", "$comment", "$defs", "$dynamicAnchor", "$dynamicRef", "$id", "$ref", "$schema", "$vocabulary", "additionalProperties",
+		"allOf", "anyOf", "const", "contains", "contentEncoding", "contentMediaType", "contentSchema", "default", "definitions",
+		"dependentRequired", "dependentSchemas", "deprecated", "description", "else", "enum", "examples", "exclusiveMaximum",
+		"exclusiveMinimum", "format", "if", "items", "maxContains", "maxItems", "maxLength", "maxProperties", "maximum",
+		"minContains", "minItems", "minLength", "minProperties", "minimum", "multipleOf", "not", "oneOf", "optional", "pattern",
+		"patternProperties", "prefixItems", "properties", "propertyNames", "readOnly", "required", "then", "title", "type",
+		"unevaluatedItems", "unevaluatedProperties", "uniqueItems", "writeOnly",
+	}
 	formFormats = []string{"email", "uri", "date", "date-time"}
 )
 
@@ -187,9 +197,7 @@ func (d decoder) listField(n *node, types []string) json.RawMessage {
 }
 
 func (d decoder) schemaField(n *node, types, keys []string) (json.RawMessage, bool) {
-	if keys != nil {
-		d.object(n, "a field", keys...)
-	}
+	d.fieldKeys(n, keys)
 	optional := d.boolean(n.get("optional"), "optional") || n.get("default") != nil
 	plain := *n
 	plain.fields = slices.DeleteFunc(slices.Clone(n.fields), func(f field) bool { return f.key.value == "optional" })
@@ -215,6 +223,57 @@ func (d decoder) schemaField(n *node, types, keys []string) (json.RawMessage, bo
 		d.wrong(n, "not a JSON Schema: "+firstLine(err.Error()), "")
 	}
 	return raw, optional
+}
+
+// fieldKeys reports keys that a field cannot have. A validator would pass over them, and with them over what was meant;
+// in the short form, where a file's author writes a few keys by hand, they are mistakes. keys is nil for an argument.
+func (d decoder) fieldKeys(n *node, keys []string) {
+	known := keys
+	if known == nil {
+		known = schemaKeys
+	}
+	for _, f := range n.fields {
+		if name := f.key.value.(string); !slices.Contains(known, name) {
+			d.wrong(f.key, fmt.Sprintf("unknown key %q", name), meantKey(name, n, known, keys == nil))
+		}
+	}
+	if items := n.get("items"); keys == nil && items != nil && items.kind == object {
+		d.fieldKeys(items, nil)
+	}
+	if properties := n.get("properties"); keys == nil && properties != nil {
+		for _, p := range properties.fields {
+			if p.value.kind == object {
+				d.fieldKeys(p.value, nil)
+			}
+		}
+	}
+}
+
+// boundNames are how people write bounds, and what JSON Schema calls them, by the type of the field.
+var boundNames = map[string]map[string]string{
+	"min": {"string": "minLength", "array": "minItems", "": "minimum"},
+	"max": {"string": "maxLength", "array": "maxItems", "": "maximum"},
+}
+
+// meantKey suggests the key of a field that was meant. All that JSON Schema knows is too long a list to be a hint.
+func meantKey(name string, n *node, known []string, long bool) string {
+	if names := boundNames[strings.ToLower(name)]; names != nil {
+		kind := ""
+		if t := n.get("type"); t != nil {
+			kind, _ = t.value.(string)
+		}
+		if names[kind] == "" {
+			kind = ""
+		}
+		if slices.Contains(known, names[kind]) {
+			return "did you mean " + names[kind] + "?"
+		}
+	}
+	hint := meant(name, known)
+	if long && strings.HasPrefix(hint, "known here") {
+		return "the keys are those of JSON Schema, such as description, default, minimum, maximum and pattern; and optional"
+	}
+	return hint
 }
 
 func hasAny(n *node, names ...string) bool {

@@ -67,7 +67,11 @@ func (f *Flow) run(ctx workflow.Context, raw json.RawMessage) (json.RawMessage, 
 			return nil, err
 		}
 	}
-	return r.result()
+	result, err := r.result()
+	if err == nil {
+		workflow.SetStatus(ctx, "") // what the last step did says nothing of a run that is over
+	}
+	return result, err
 }
 
 // run is one run of a tool. A scope that a step was given is never changed: a step that was given up may still read it.
