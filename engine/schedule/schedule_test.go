@@ -226,3 +226,17 @@ func TestANameThatIsOverIsFree(t *testing.T) {
 		}
 	}, nap, schedule.Workflow())
 }
+
+func TestADeadlineBoundsEachRun(t *testing.T) {
+	workflowtest.Run(t, func(t *testing.T, env *workflowtest.Env) {
+		spec := schedule.Spec{Cron: "0 * * * *", Workflow: "nap", Input: []byte("50"), Deadline: 10 * time.Minute}
+		if _, err := schedule.NewClient(env.Engine, "").Create(t.Context(), "s", spec, "test"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour + 11*time.Minute)
+		runs := naps(t, env)
+		if len(runs) != 1 || runs[0].Status != history.StatusFailed {
+			t.Errorf("%+v, want one run that failed at its deadline", runs)
+		}
+	}, nap, schedule.Workflow())
+}

@@ -231,6 +231,9 @@ func start(ctx context.Context, spec Spec, last, tenant, key string) (fired, err
 		Tenant: tenant, Key: key, Workflow: spec.Workflow, Version: spec.Version, Queue: spec.Queue, Priority: spec.Priority, Tags: spec.Tags,
 		ConcurrencyKey: spec.ConcurrencyKey, ConcurrencyLimit: spec.ConcurrencyLimit,
 	}}
+	if spec.Deadline > 0 {
+		s.Spec.Deadline = history.TimeOf(time.Now()).Add(spec.Deadline)
+	}
 	run, _, err := runs.Start(ctx, s)
 	if errors.Is(err, history.ErrInvalid) || errors.Is(err, history.ErrConflict) {
 		return fired{}, workflow.Final(err)
