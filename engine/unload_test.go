@@ -53,18 +53,18 @@ func TestDeferredOperationIsExecutedAtTheEndAndNotAtAnUnload(t *testing.T) {
 
 func TestPanicInADeferredFunctionAtAnUnloadHarmsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		over := false
+		var over atomic.Bool // an execution is unloaded on the side: the next one may run already
 		w := workflow.Define("w", 1, func(ctx workflow.Context, _ int) (string, error) {
 			workflow.OnFail(ctx, "undo", func(context.Context) error { return errors.New("must not run") })
 			defer func() {
-				if !over {
+				if !over.Load() {
 					panic("deferred")
 				}
 			}()
 			if err := workflow.Sleep(ctx, time.Minute); err != nil {
 				return "", err
 			}
-			over = true
+			over.Store(true)
 			return "done", nil
 		})
 		env := unloading(t, w)
