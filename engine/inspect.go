@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/oklog/ulid/v2"
 
@@ -106,6 +107,12 @@ func (e *Engine) Interrupts(ctx context.Context, id history.RunID) ([]history.In
 // Timers returns the timers of a run, earliest first.
 func (e *Engine) Timers(ctx context.Context, id history.RunID) ([]history.Timer, error) {
 	return e.store.Timers(ctx, id)
+}
+
+// Unreceived returns the signals that the run has accepted and not received yet, oldest first.
+func (e *Engine) Unreceived(ctx context.Context, id history.RunID) ([]history.InboxItem, error) {
+	items, _, err := e.store.Inbox(ctx, id, 0)
+	return slices.DeleteFunc(items, func(i history.InboxItem) bool { return i.Kind != history.InboxSignal }), err
 }
 
 // DeadLetters returns the signals that reached the run after its end, or that it never received.

@@ -152,7 +152,7 @@ func (a *app) root() *cobra.Command {
 		c.GroupID = "operate"
 		root.AddCommand(c)
 	}
-	root.AddCommand(a.demoStepCommand(), a.stepGuardCommand())
+	root.AddCommand(a.versionCommand(), a.demoStepCommand(), a.stepGuardCommand())
 	return root
 }
 
@@ -223,6 +223,20 @@ func (a *app) print(v any, text func(w io.Writer)) error {
 		return fmt.Errorf("print: %w", err)
 	}
 	return nil
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version of this program",
+		Long:    "Version prints the version of this program, as perdure --version does.",
+		Example: `  perdure version`,
+		Args:    exactly(),
+		RunE: func(*cobra.Command, []string) error {
+			v := version()
+			return a.print(map[string]string{"version": v}, func(w io.Writer) { fmt.Fprintln(w, "perdure", v) })
+		},
+	}
 }
 
 // version is what the Go toolchain recorded about this binary.

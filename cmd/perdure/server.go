@@ -41,11 +41,11 @@ func writeServer(w io.Writer, s admin.Server) {
 	if s.MCP != "" {
 		fmt.Fprintf(w, "  mcp    %s\n", s.MCP)
 	}
+	if s.LoadError != "" {
+		fmt.Fprintf(w, "REFUSED: the tool file as it is now has mistakes, and the tools from before stay:\n%s\n", present.Safe(s.LoadError))
+	}
 	for _, t := range s.Tools {
 		fmt.Fprintf(w, "  %-24s v%d  %s\n", t.Name, t.Version, present.Clip(t.Description, 80))
-	}
-	if s.LoadError != "" {
-		fmt.Fprintf(w, "the tool file was refused, and the tools from before stay:\n%s\n", present.Safe(s.LoadError))
 	}
 }
 

@@ -66,6 +66,9 @@ have the run's outcome as exit code use: perdure call --resume TASK.`,
 					fmt.Fprintln(w)
 					present.Question(w, &d.Open[i], now)
 				}
+				for _, s := range d.Unreceived {
+					fmt.Fprintf(w, "\nsignal %s is not yet received: %s\n", present.Clip(s.Name, 64), present.Short(s.Payload, 100))
+				}
 				for _, s := range d.DeadLetters {
 					fmt.Fprintf(w, "\nsignal %s was never received: %s (letter %d)\n", present.Clip(s.Name, 64), present.Short(s.Payload, 100), s.Seq)
 				}

@@ -4,11 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/perdure/perdure/cmd/perdure/internal/admin"
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
+	"github.com/perdure/perdure/cmd/perdure/internal/present"
 )
 
 func (a *app) signalCommand() *cobra.Command {
@@ -39,7 +42,12 @@ With --id a signal that is sent twice is delivered once; the same id with anothe
 			if err != nil {
 				return err
 			}
-			return a.print(res, func(w io.Writer) { fmt.Fprintf(w, "signal %s to run %s: %s\n", req.Name, res.Run, res.Delivery) })
+			return a.print(res, func(w io.Writer) {
+				fmt.Fprintf(w, "signal %s to run %s: %s\n", req.Name, res.Run, res.Delivery)
+				if len(res.Awaits) > 0 && !slices.Contains(res.Awaits, req.Name) {
+					fmt.Fprintf(w, "it is kept: the run waits for %s now\n", present.Clip(strings.Join(res.Awaits, ", "), 200))
+				}
+			})
 		},
 	}
 	c.Flags().StringVar(&id, "id", "", "the signal's own `ID`: sent twice, it is delivered once")

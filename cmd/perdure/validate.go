@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
+	"github.com/perdure/perdure/cmd/perdure/internal/present"
 	"github.com/perdure/perdure/cmd/perdure/internal/state"
 	"github.com/perdure/perdure/cmd/perdure/internal/toolfile"
 )
@@ -73,9 +74,9 @@ func (a *app) validate(path string) error {
 			fmt.Fprintln(w, "warning:", p)
 		}
 		if v.Valid {
-			fmt.Fprintf(w, "%s is good: %d tools\n", path, len(v.Tools))
+			fmt.Fprintf(w, "%s is good: %s\n", path, present.Count(len(v.Tools), "tool"))
 			for _, t := range v.Tools {
-				fmt.Fprintf(w, "  %-24s %d steps  digest %.12s\n", t.Name, t.Steps, t.Digest)
+				fmt.Fprintf(w, "  %-24s %s  digest %.12s\n", t.Name, present.Count(t.Steps, "step"), t.Digest)
 			}
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,6 +29,7 @@ type Engine interface {
 	History(ctx context.Context, id history.RunID, from uint64) iter.Seq2[history.Event, error]
 	Interrupts(ctx context.Context, id history.RunID) ([]history.Interrupt, error)
 	Timers(ctx context.Context, id history.RunID) ([]history.Timer, error)
+	Unreceived(ctx context.Context, id history.RunID) ([]history.InboxItem, error)
 	DeadLetters(ctx context.Context, id history.RunID) ([]history.InboxItem, error)
 	Follow(ctx context.Context, id history.RunID) iter.Seq2[history.Run, error]
 	HasCode(run *history.Run) bool
@@ -278,6 +280,13 @@ func (h *Handler) run(r *http.Request) (any, error) {
 	for _, t := range timers {
 		d.Timers = append(d.Timers, Timer{At: t.At.Std(), Position: t.Position})
 	}
+	waiting, err := h.Engine.Unreceived(ctx, run.ID)
+	if err != nil {
+		return nil, err
+	}
+	for i := range waiting {
+		d.Unreceived = append(d.Unreceived, signalOf(&waiting[i]))
+	}
 	dead, err := h.Engine.DeadLetters(ctx, run.ID)
 	if err != nil {
 		return nil, err
@@ -340,7 +349,47 @@ func (h *Handler) signal(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return SignalResult{Run: run.ID.String(), Delivery: d.String()}, nil
+	out := SignalResult{Run: run.ID.String(), Delivery: d.String()}
+	if out.Awaits, err = h.awaits(r.Context(), &run); err != nil {
+		h.Log.WarnContext(r.Context(), "a signal was delivered; what its run waits for cannot be read", "run", run.ID, "error", err)
+	}
+	return out, nil
+}
+
+// maxLooked bounds the history that is read to say what a run waits for: it is a courtesy, and signals can be many.
+const maxLooked = 1000
+
+// awaits lists the signals that a run waits for; nil also where its history is long.
+func (h *Handler) awaits(ctx context.Context, run *history.Run) ([]string, error) {
+	if run.Seq-run.GenerationSeq > maxLooked {
+		return nil, nil
+	}
+	open := map[history.Position][]string{}
+	var order []history.Position
+	for e, err := range h.Engine.History(ctx, run.ID, run.GenerationSeq) {
+		switch {
+		case err != nil:
+			return nil, err
+		case e.Kind == history.RunContinued:
+			clear(open)
+		case e.Kind == history.ReceiveOpened:
+			open[e.Position] = e.Names
+			order = append(order, e.Position)
+		case e.Kind.Terminal():
+			return nil, nil
+		case e.Kind.Closes():
+			delete(open, e.Position)
+		}
+	}
+	var names []string
+	for _, at := range order {
+		for _, name := range open[at] {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names, nil
 }
 
 func (h *Handler) answer(r *http.Request) (any, error) {

@@ -74,6 +74,7 @@ type Detail struct {
 	Result      json.RawMessage `json:"result,omitempty"`
 	Open        []Question      `json:"openQuestions,omitempty"`
 	Timers      []Timer         `json:"timers,omitempty"`
+	Unreceived  []Signal        `json:"unreceived,omitempty"` // signals that are kept until the run receives them
 	DeadLetters []Signal        `json:"deadLetters,omitempty"`
 	Timeline    []Event         `json:"timeline"`
 }
@@ -166,6 +167,8 @@ type SignalRequest struct {
 type SignalResult struct {
 	Run      string `json:"run"`
 	Delivery string `json:"delivery"`
+	// Awaits are the signals that the run waited for just after the delivery.
+	Awaits []string `json:"awaits,omitempty"`
 }
 
 // AnswerRequest answers a question: Action is accept, decline or dismiss.

@@ -26,6 +26,7 @@ func TestTimeline(t *testing.T) {
 		{Kind: admin.Kind(history.RunStarted), Payload: raw(`{"folder": "/srv"}`)},
 		{Kind: admin.Kind(history.StatusReported), Message: "listing", Epoch: 1, At: at(1)},
 		{Kind: admin.Kind(history.StepCompleted), Position: "list#0", Attempt: 1, Epoch: 1, At: at(12), Payload: raw(`{"run":{"exit_code":0,"stdout":"a\nb\n","stderr":""}}`)},
+		{Kind: admin.Kind(history.OperatorActed), Name: history.VerbRetry, Key: "01KBD3X0V9N6T0Q8M7S2R4W5YZ", By: "operator me", Message: "mended", At: at(12)},
 		{Kind: admin.Kind(history.BranchesOpened), Position: "each#0", Names: []string{"0", "1"}, Epoch: 1, At: at(12)},
 		{Kind: admin.Kind(history.StepRetried), Position: "each#0[0]/each#0", Attempt: 1, Failure: fail, Due: at(1012), Epoch: 1, At: at(13)},
 		{Kind: admin.Kind(history.StepCompleted), Position: "each#0[0]/each#0", Attempt: 2, Epoch: 2, At: at(1020), Payload: raw(`{"http":{"status":201,"body":"ok"}}`)},
@@ -51,6 +52,7 @@ func TestTimeline(t *testing.T) {
 		{Kind: admin.Kind(history.RunCompleted), At: at(99_002), Erased: true},
 	}
 	for i := range events {
+		events[i].Seq = uint64(i + 1)
 		if events[i].At.IsZero() {
 			events[i].At = began
 		}

@@ -107,12 +107,13 @@ func standing(d *admin.Detail) string {
 	case !d.CancelRequested.IsZero():
 		return d.Status.String() + ", canceling"
 	case len(d.Open) > 0:
-		return fmt.Sprintf("%s for %s", d.Status, count(len(d.Open), "answer"))
+		return fmt.Sprintf("%s for %s", d.Status, Count(len(d.Open), "answer"))
 	}
 	return d.Status.String()
 }
 
-func count(n int, what string) string {
+// Count writes a number with what is counted, in the plural where there is not one: 1 tool, 2 tools.
+func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}

@@ -12,21 +12,30 @@ import (
 )
 
 // Timeline writes a run's events, one a line. Where another process went on with the run a line says so: what stands
-// above it was recorded by then, and was replayed rather than run again.
+// above it was recorded by then, and was replayed rather than run again. In a run that was retried or forked another line
+// ends what it took over from the run before. full does not shorten values, and adds the numbers of the events and whole
+// positions: what perdure fork takes.
 func Timeline(w io.Writer, events []admin.Event, full bool) {
 	limit := 72
 	if full {
 		limit = 0
 	}
-	var began time.Time
-	var epoch uint64
+	began, epoch, margin := time.Time{}, uint64(0), ""
 	for i := range events {
 		e := &events[i]
 		if i == 0 {
 			began = e.At
 		}
+		if full {
+			margin = fmt.Sprintf("%6d", e.Seq)
+		}
+		note := func(text string) { fmt.Fprintf(w, "%*s  %9s  ---- %s ----\n", len(margin), "", "", text) }
+		if takenOver(e) {
+			note("what stands above was taken over from run " + Clip(e.Key, 64) + ", not run again")
+			epoch = 0
+		}
 		if e.Epoch != 0 && epoch != 0 && e.Epoch != epoch {
-			fmt.Fprintf(w, "  %9s  ---- the process was restarted; what stands above was replayed, not run again ----\n", "")
+			note("the process was restarted; what stands above was replayed, not run again")
 		}
 		if e.Epoch != 0 {
 			epoch = e.Epoch
@@ -35,9 +44,14 @@ func Timeline(w io.Writer, events []admin.Event, full bool) {
 		if what == "" {
 			continue
 		}
-		line := fmt.Sprintf("  %9s  %-34s", offset(e.At.Sub(began)), what)
+		line := fmt.Sprintf("%s  %9s  %-34s", margin, offset(e.At.Sub(began)), what)
 		fmt.Fprintln(w, strings.TrimRight(line+"  "+detail, " "))
 	}
+}
+
+// takenOver reports the event that follows those of the run that this one retries, or was forked from.
+func takenOver(e *admin.Event) bool {
+	return history.Kind(e.Kind) == history.OperatorActed && (e.Name == history.VerbRetry || e.Name == history.VerbFork)
 }
 
 func offset(d time.Duration) string {
@@ -50,6 +64,9 @@ func offset(d time.Duration) string {
 // describe says what happened, and to what.
 func describe(e *admin.Event, began time.Time, limit int) (what, detail string) {
 	name := Position(e.Position)
+	if limit == 0 {
+		name = Safe(string(e.Position))
+	}
 	failed := ""
 	if e.Failure != nil {
 		failed = Clip(e.Failure.Error(), limit)

@@ -39,6 +39,13 @@ var elsewhere = map[string]string{
 	"request": "http", "url": "http", "signal": "wait", "prompt": "ask", "approve": "ask", "environment": "env",
 }
 
+// inside are keys that belong into what the step does, and not beside it.
+var inside = map[string][]string{
+	"ask":  {"message", "approve", "fields", "deadline", "on_decline", "on_timeout"},
+	"wait": {"signal", "deadline", "on_timeout"},
+	"http": {"method", "url", "query", "headers", "json", "body", "expect"},
+}
+
 func (d decoder) step(n *node, kinds []string) *Step {
 	step := &Step{}
 	if n.kind != object {
@@ -120,6 +127,8 @@ func (d decoder) stepKeys(n *node, kind string) {
 		name := f.key.value.(string)
 		switch kinds, ok := stepKeys[name]; {
 		case slices.Contains(known, name), slices.Contains(stepKinds, name):
+		case slices.Contains(inside[kind], name):
+			d.wrong(f.key, fmt.Sprintf("%s stands beside %s", name, kind), fmt.Sprintf("write it inside: %s: {%s: …}", kind, name))
 		case ok:
 			d.wrong(f.key, fmt.Sprintf("%s does not go with a %s step", name, kind), "it belongs to "+oneOf(kinds))
 		case elsewhere[name] != "":
