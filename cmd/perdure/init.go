@@ -20,7 +20,7 @@ func (a *app) initCommand() *cobra.Command {
 		Use:   "init [FILE]",
 		Short: "Write a commented example tool file",
 		Long: `Init writes an example tool file, perdure.yaml where no other name is given. It never overwrites one (exit code 5). The
-example works as it is, and its comments say all that a tool file can hold.`,
+example works as it is and has every kind of step; docs/tool-files.md describes all that a tool file can hold.`,
 		Example: `  perdure init
   perdure init tools/perdure.yaml`,
 		Args: exactly("[FILE]"),
