@@ -152,8 +152,27 @@ func (a *app) root() *cobra.Command {
 		c.GroupID = "operate"
 		root.AddCommand(c)
 	}
+	root.SetHelpCommand(a.helpCommand(root))
 	root.AddCommand(a.versionCommand(), a.demoStepCommand(), a.stepGuardCommand())
 	return root
+}
+
+// helpCommand is cobra's, but that a command which does not exist is an error.
+func (a *app) helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [COMMAND]",
+		Short:   "Help about a command",
+		Long:    "Help prints what a command does, its flags and examples, as COMMAND --help does.",
+		Example: `  perdure help schedule create`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, rest, err := root.Find(args)
+			if err != nil || c == nil || len(rest) > 0 {
+				return a.unknown(root, strings.Join(args, " "))
+			}
+			c.InitDefaultHelpFlag()
+			return c.Help()
+		},
+	}
 }
 
 // unknown is the error for a command that does not exist.
