@@ -90,7 +90,8 @@ func TestDocumentedCommands(t *testing.T) {
 		Status        mcptasks.TaskStatus
 		InputRequests map[string]any
 		Result        json.RawMessage
-	}) {
+	},
+	) {
 		t.Helper()
 		c := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", strings.ReplaceAll(command, "http://127.0.0.1:7337", url))
 		c.Env = append(os.Environ(), "TASK="+task, "no_proxy=127.0.0.1")

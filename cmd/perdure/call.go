@@ -23,8 +23,8 @@ import (
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
 	"github.com/perdure/perdure/cmd/perdure/internal/form"
 	"github.com/perdure/perdure/cmd/perdure/internal/present"
-	"github.com/perdure/perdure/cmd/perdure/internal/schematext"
 	"github.com/perdure/perdure/mcptasks"
+	"github.com/perdure/perdure/workflow/schemafit"
 )
 
 // callFlags are the flags of call.
@@ -249,9 +249,9 @@ func checkArguments(tool *mcp.Tool, arguments any) error {
 	if err := resolved.ApplyDefaults(&object); err != nil {
 		return nil
 	}
-	if err := resolved.Validate(object); err != nil {
+	if err := schemafit.Check(resolved, object); err != nil {
 		hint := strings.Join(present.Fields(shape), "\n")
-		return exit.New(exit.Usage, hint, "the arguments of %s do not fit: %s", tool.Name, schematext.Plain(err.Error()))
+		return exit.New(exit.Usage, hint, "the arguments of %s do not fit: %w", tool.Name, err)
 	}
 	return nil
 }

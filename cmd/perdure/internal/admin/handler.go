@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
-	"github.com/perdure/perdure/cmd/perdure/internal/schematext"
 	"github.com/perdure/perdure/cmd/perdure/internal/state"
 	"github.com/perdure/perdure/engine"
 	"github.com/perdure/perdure/history"
@@ -127,12 +126,7 @@ func (h *Handler) write(w http.ResponseWriter, status int, v any) {
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var unfit *workflow.AnswerError
 	if errors.As(err, &unfit) {
-		plain := *unfit
-		plain.Reason = schematext.Plain(plain.Reason)
-		if plain.Field == "content" { // where the form has fields, the reason names them
-			plain.Field = ""
-		}
-		err = exit.New(exit.Usage, "", "%w", &plain)
+		err = exit.New(exit.Usage, "", "%w", unfit)
 	}
 	code, hint := exit.Of(err)
 	status := http.StatusInternalServerError

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/perdure/perdure/cmd/perdure/internal/schematext"
 	"github.com/perdure/perdure/cmd/perdure/internal/template"
+	"github.com/perdure/perdure/workflow/schemafit"
 )
 
 // ErrInput marks arguments that do not fit a tool's schema.
@@ -33,7 +33,7 @@ func (t *Tool) DecodeInput(data json.RawMessage) (map[string]any, error) {
 	if err := t.schema.ApplyDefaults(&input); err != nil {
 		return nil, inputError(err)
 	}
-	if err := t.schema.Validate(input); err != nil {
+	if err := schemafit.Check(t.schema, input); err != nil {
 		return nil, inputError(err)
 	}
 	// Defaults come in as the schema library decodes them: bring their numbers into our kinds.
@@ -49,7 +49,7 @@ func (t *Tool) DecodeInput(data json.RawMessage) (map[string]any, error) {
 }
 
 func inputError(err error) error {
-	message := []rune(schematext.Plain(firstLine(err.Error())))
+	message := []rune(firstLine(err.Error()))
 	if len(message) > maxInputError {
 		message = append(message[:maxInputError], '…')
 	}
