@@ -50,7 +50,7 @@ func (f File) Durability(ctx context.Context) (d peer.Durability, err error) {
 }
 
 func (f File) with(fn func(*sql.DB) error) error {
-	db, err := sql.Open("sqlite", "file:"+string(f))
+	db, err := sql.Open("sqlite", fmt.Sprintf("file:%s?_pragma=busy_timeout(10000)", f))
 	if err != nil {
 		return fmt.Errorf("open %s: %w", f, err)
 	}
