@@ -14,7 +14,8 @@ func (e *Engine) Pause(ctx context.Context, id history.RunID, by, reason string)
 	return e.store.Pause(ctx, id, by, reason)
 }
 
-// Resume lets a paused run go on. For any other it does nothing.
+// Resume lets a paused run go on, and tries a blocked one again under the code that is registered now. For any other it does
+// nothing.
 func (e *Engine) Resume(ctx context.Context, id history.RunID, by, reason string) (history.Run, error) {
 	return e.store.Resume(ctx, id, by, reason)
 }

@@ -63,7 +63,8 @@ type Facts interface {
 	// still accepted. It is idempotent; for a run that is over it does nothing. It returns the run as it is then.
 	Pause(ctx context.Context, id history.RunID, by, reason string) (history.Run, error)
 
-	// Resume makes a paused run ready. For any other it does nothing.
+	// Resume makes a paused or blocked run ready: a blocked one is tried again under the code that is registered then. For
+	// any other it does nothing.
 	Resume(ctx context.Context, id history.RunID, by, reason string) (history.Run, error)
 
 	// Redeliver sends dead letter seq of run from to another run of its tenant, and takes it off the list in the same commit.

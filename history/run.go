@@ -117,6 +117,9 @@ func Statuses() []Status {
 // Terminal reports whether the status never changes again.
 func (s Status) Terminal() bool { return s >= StatusCompleted && s <= StatusCanceled }
 
+// Stopped reports whether the run goes on only when an operator resumes it, or, where it is blocked, after a deploy.
+func (s Status) Stopped() bool { return s == StatusPaused || s == StatusBlocked }
+
 // String is the status in lower case.
 func (s Status) String() string {
 	switch s {

@@ -28,9 +28,10 @@ resumed. Canceling a paused run resumes it. Pausing twice is no error; a run tha
 
 func (a *app) resumeCommand() *cobra.Command {
 	return a.endCommand(&cobra.Command{
-		Use:     "resume RUN",
-		Short:   "Let a paused run go on",
-		Long:    `Resume lets a paused run go on. For any other run it does nothing.`,
+		Use:   "resume RUN",
+		Short: "Let a paused run go on",
+		Long: `Resume lets a paused run go on, and tries a blocked one again under the code that the server has now. For any other run it
+does nothing.`,
 		Example: `  perdure resume 01KBD3X0V9N6T0Q8M7S2R4W5YZ`,
 	}, (*admin.Client).Resume)
 }

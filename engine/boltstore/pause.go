@@ -25,9 +25,10 @@ func (s *Store) Resume(ctx context.Context, id history.RunID, by, reason string)
 	return s.endRun(ctx, "resume", id, func(st *stage, w *workRun) error { return st.resume(w, by, reason) })
 }
 
-// resume makes a paused run ready, whatever it waits for: what fell due meanwhile has fired without waking it.
+// resume makes a paused or blocked run ready, whatever it waits for: what fell due meanwhile has fired without waking it.
+// A blocked run that is held is being tried again already.
 func (st *stage) resume(w *workRun, by, reason string) error {
-	if w.state.Status != history.StatusPaused {
+	if !w.state.Status.Stopped() || st.store.held(w.id) {
 		return nil
 	}
 	e := history.Resumed(&w.state, st.now, by, reason)

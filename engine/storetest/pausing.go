@@ -18,6 +18,7 @@ func pausingScenarios() []scenario {
 		{"pausing and resuming twice is recorded once, with who did it", pauseTwice},
 		{"a run that is over cannot be paused", pauseEnded},
 		{"a release with a delay does not outlive a pause", pauseDelayed},
+		{"a blocked run that is resumed can be claimed again in the same epoch", resumeBlocked},
 	}
 }
 
@@ -185,4 +186,19 @@ func pauseDelayed(e *env) {
 	e.pause(h.id)
 	e.resume(h.id)
 	equal(e, "run", e.take().id, h.id)
+}
+
+func resumeBlocked(e *env) {
+	h := e.takeNew("a")
+	b := h.batch(history.NextBlocked)
+	b.Reason = "does not fit"
+	h.commit(b)
+	e.none()
+	e.resume(h.id)
+	again := e.take()
+	equal(e, "claimed again", again.id, h.id)
+	_, err := e.Resume(e.ctx, h.id, "alice", "") // held: nothing to resume
+	e.ok(err)
+	again.complete()
+	e.reopen(0)
 }

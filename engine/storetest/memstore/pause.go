@@ -26,7 +26,7 @@ func (s *Store) Resume(ctx context.Context, id history.RunID, by, reason string)
 }
 
 func (w *write) resume(r *run, by, reason string) error {
-	if r.state.Status != history.StatusPaused {
+	if _, held := w.leases[r.spec.ID]; !r.state.Status.Stopped() || held {
 		return nil
 	}
 	return w.append(r, history.Resumed(&r.state, w.at, by, reason))
