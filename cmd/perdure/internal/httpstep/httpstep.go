@@ -244,7 +244,8 @@ func (r Request) failed(ctx context.Context, u *url.URL, scrub Scrubber, err err
 	switch {
 	case errors.As(err, &private):
 		e.final = true
-		e.Message, e.Hint = private.Error(), fmt.Sprintf("to allow it, list it in the file: allow_private: [%q]", private.address.String())
+		// Not which address it is: clients see this, and names of this network are nobody's business.
+		e.Message, e.Hint = "its address is private", "to allow it, list the address in the file: allow_private"
 	case errors.As(err, &lookup) && ctx.Err() == nil:
 		e.Message = "look up " + lookup.Name + ": " + lookup.Err // not which server was asked: clients see this
 	case errors.Is(err, errRedirect):
