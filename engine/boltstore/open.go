@@ -74,6 +74,9 @@ func (o *Options) filled() Options {
 // Its errors name the file and match history.ErrLocked (another process has it), history.ErrFormat (it is no store, or one
 // of a later version), history.ErrCorrupt (it is damaged) or fs.ErrNotExist, fs.ErrPermission.
 func Open(path string, opts *Options) (*Store, error) {
+	if path == "" {
+		return nil, fmt.Errorf("open store: the path is empty, want a file's: %w", history.ErrInvalid)
+	}
 	o := opts.filled()
 	s, err := open(path, o)
 	if err != nil {

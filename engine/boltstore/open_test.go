@@ -349,3 +349,9 @@ func TestEpochOutlivesAnOlderClock(t *testing.T) {
 		}
 	}
 }
+
+func TestOpenWithoutAPathIsRefused(t *testing.T) {
+	if _, err := boltstore.Open("", nil); !errors.Is(err, history.ErrInvalid) {
+		t.Errorf("an empty path: %v", err)
+	}
+}
