@@ -254,7 +254,7 @@ func TestApproval(t *testing.T) {
 		{"reject", workflow.Answer{Action: workflow.Accept, Content: []byte(`{"decision":"reject","reason":"no"}`)}, "", workflow.Decision{Decision: workflow.Reject, Reason: "no"}},
 		{"decline", workflow.Answer{Action: workflow.Decline, Reason: "never"}, "", workflow.Decision{Decision: workflow.Reject, Reason: "never"}},
 		{"edit without a value", workflow.Answer{Action: workflow.Accept, Content: []byte(`{"decision":"edit"}`)}, "value", workflow.Decision{}},
-		{"edit of another shape", workflow.Answer{Action: workflow.Accept, Content: []byte(`{"decision":"edit","value":"{\"steps\":\"two\"}"}`)}, "value", workflow.Decision{}},
+		{"edit of another shape", workflow.Answer{Action: workflow.Accept, Content: []byte(`{"decision":"edit","value":"{\"steps\":\"two\"}"}`)}, "value.steps", workflow.Decision{}},
 		{"edit that is not JSON", workflow.Answer{Action: workflow.Accept, Content: []byte(`{"decision":"edit","value":"{"}`)}, "value", workflow.Decision{}},
 		{"reject without a reason", workflow.Answer{Action: workflow.Accept, Content: []byte(`{"decision":"reject"}`)}, "reason", workflow.Decision{}},
 		{"neither", workflow.Answer{Action: workflow.Accept, Content: []byte(`{"decision":"maybe"}`)}, "decision", workflow.Decision{}},
