@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"testing"
@@ -28,19 +26,10 @@ func (n node) timed() bool {
 // and resumes them all along. None of the new runs may be blocked, whatever the point; and where nothing is decided by time,
 // a fork comes to the same end. PERDURE_SEEDS sets how many workflows, PERDURE_SEED runs one.
 func TestForkAndRetryOfRandomWorkflows(t *testing.T) {
-	first, seeds := 1, 8
-	if s := os.Getenv("PERDURE_SEEDS"); s != "" {
-		seeds, _ = strconv.Atoi(s)
-	}
-	if s := os.Getenv("PERDURE_SEED"); s != "" {
-		first, _ = strconv.Atoi(s)
-		seeds = 1
-	}
+	first, seeds := seedRange(t, 8)
 	for seed := first; seed < first+seeds; seed++ {
 		t.Run(strconv.Itoa(seed), func(t *testing.T) {
-			r := rand.New(rand.NewPCG(uint64(seed), 1))
-			p := &program{r: r}
-			prog := node{Kind: "seq", Name: "root", Kids: p.nodes(2+r.IntN(3), 3)}
+			r, prog := randomProgram(seed)
 			synctest.Test(t, func(t *testing.T) { forkEverywhere(t, prog, r.IntN(3) == 0) })
 		})
 	}

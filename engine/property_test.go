@@ -362,23 +362,41 @@ func describe(t *testing.T, store engine.Store, id history.RunID) string {
 	return fmt.Sprintf("%s %s %s %s", run.Status, last.Payload, f, run.Reason)
 }
 
+// seedRange is which random workflows a test runs: PERDURE_SEEDS sets how many, and PERDURE_SEED one.
+func seedRange(t *testing.T, seeds int) (first, n int) {
+	t.Helper()
+	number := func(name string, otherwise int) int {
+		s := os.Getenv(name)
+		if s == "" {
+			return otherwise
+		}
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 {
+			t.Fatalf("%s is %q, want a number from 1 on", name, s)
+		}
+		return n
+	}
+	if one := number("PERDURE_SEED", 0); one > 0 {
+		return one, 1
+	}
+	return 1, number("PERDURE_SEEDS", seeds)
+}
+
+// randomProgram is the workflow of a seed, and the generator that goes on from there.
+func randomProgram(seed int) (*rand.Rand, node) {
+	r := rand.New(rand.NewPCG(uint64(seed), 1))
+	p := &program{r: r}
+	return r, node{Kind: "seq", Name: "root", Kids: p.nodes(2+r.IntN(3), 3)}
+}
+
 // TestCrashAtEveryCommitAndUnloadAtEveryWait runs random workflows straight, with a crash before and after every
 // commit, and with unloading at every wait: the outcome must be the same. PERDURE_SEEDS sets how many workflows, and
 // PERDURE_SEED runs one.
 func TestCrashAtEveryCommitAndUnloadAtEveryWait(t *testing.T) {
-	first, seeds := 1, 12
-	if s := os.Getenv("PERDURE_SEEDS"); s != "" {
-		seeds, _ = strconv.Atoi(s)
-	}
-	if s := os.Getenv("PERDURE_SEED"); s != "" {
-		first, _ = strconv.Atoi(s)
-		seeds = 1
-	}
+	first, seeds := seedRange(t, 12)
 	for seed := first; seed < first+seeds; seed++ {
 		t.Run(strconv.Itoa(seed), func(t *testing.T) {
-			r := rand.New(rand.NewPCG(uint64(seed), 1))
-			p := &program{r: r}
-			prog := node{Kind: "seq", Name: "root", Kids: p.nodes(2+r.IntN(3), 3)}
+			r, prog := randomProgram(seed)
 			var cancelAt time.Duration
 			if r.IntN(3) == 0 {
 				cancelAt = time.Duration(r.IntN(60))*time.Second + 500*time.Millisecond

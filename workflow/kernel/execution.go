@@ -2,13 +2,10 @@ package kernel
 
 import (
 	"container/heap"
-	crand "crypto/rand"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
-
-	"github.com/oklog/ulid/v2"
 
 	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/signal"
@@ -42,9 +39,7 @@ func (o Options) withDefaults() Options {
 		o.Random = rand.Float64
 	}
 	if o.NewID == nil {
-		o.NewID = func(now history.Time) history.RunID {
-			return ulid.MustNew(ulid.Timestamp(now.Std()), crand.Reader)
-		}
+		o.NewID = history.NewRunID
 	}
 	if o.MaxEvents == 0 {
 		o.MaxEvents = 50_000

@@ -3,6 +3,7 @@ package kernel
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/perdure/perdure/history"
 )
@@ -114,7 +115,7 @@ func (b *Branch) openFork(o *operation) *history.Failure {
 	case o.recorded.closing() != nil && o.recorded.closing().Kind == history.BranchesClosed:
 		return nil // its branches do not run again: the closing event settles it
 	case o.recorded != nil:
-		if want := o.recorded.events[0]; !equalNames(want.Names, ids) {
+		if want := o.recorded.events[0]; !slices.Equal(want.Names, ids) {
 			b.diverge(&Divergence{
 				Seq: want.Seq, Branch: b.path,
 				Expected: fmt.Sprintf("%s with branches %q", describe(o.op, o.pos), want.Names),
@@ -127,18 +128,6 @@ func (b *Branch) openFork(o *operation) *history.Failure {
 	x.beginBranches(f)
 	x.evaluate(f) // a construct without branches is closed at once
 	return nil
-}
-
-func equalNames(a, b []string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // beginBranches begins branches in order, up to the bound.
