@@ -228,7 +228,7 @@ func TestRunWithoutAWorkerForItsVersionIsNotExecutedByAnother(t *testing.T) {
 		env.await(one.ID(), waiting)
 		env.restart(def(2), def(3))
 		two := start(env, def(2), 0)
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		run := env.run(one.ID())
 		if run.Status != history.StatusReady || env.HasCode(&run) || run.Reason != "no worker for w v1" {
 			t.Errorf("run of v1: %s, has code: %v, reason %q; want ready, none, and that it says so", run.Status, env.HasCode(&run), run.Reason)
@@ -251,7 +251,7 @@ func TestCodeRegisteredLaterFindsItsRuns(t *testing.T) {
 		w := workflow.Define("late", 1, func(workflow.Context, int) (string, error) { return "ran", nil })
 		env := newEnv(t)
 		h := start(env, w, 0)
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		if r := env.run(h.ID()); r.Status != history.StatusReady {
 			t.Errorf("status %s", r.Status)
 		}

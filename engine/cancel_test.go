@@ -122,7 +122,7 @@ func TestCancelIsIdempotentAndANoOpAfterTheEnd(t *testing.T) {
 		env.stopWorker()
 		env.cancel(long.ID())
 		first := env.run(long.ID()).CancelRequested
-		time.Sleep(time.Second)
+		pass(time.Second)
 		env.cancel(long.ID())
 		if again := env.run(long.ID()); again.CancelRequested != first || again.InboxHead != 1 {
 			t.Errorf("the second cancel counted: %+v", again.State)
@@ -148,7 +148,7 @@ func TestCancelAfterATimerIsDoneIsANoOp(t *testing.T) {
 		h := start(env, w, 0)
 		env.await(h.ID(), waiting)
 		env.stopWorker()
-		time.Sleep(2 * time.Minute)
+		pass(2 * time.Minute)
 		env.cancel(h.ID())
 		env.startWorker()
 		if got := result(env, h); got != "slept" {
@@ -176,7 +176,7 @@ func TestCancelWhileNoWorkerIsUp(t *testing.T) {
 		if r.Status.Terminal() || r.CancelRequested.IsZero() {
 			t.Errorf("a run with clean-up to do: %s, requested at %s", r.Status, r.CancelRequested)
 		}
-		time.Sleep(time.Hour / 2)
+		pass(time.Hour / 2)
 		if r := env.run(claimed.ID()); r.Status.Terminal() || r.CancelRequested.IsZero() {
 			t.Errorf("without a worker: %+v", r.State)
 		}

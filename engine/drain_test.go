@@ -33,7 +33,7 @@ func TestDrainingWorkerDoesNotReclaimWhatItHandedBack(t *testing.T) {
 		env := newEnvWith(t, envOptions{engine: engine.Options{DrainTimeout: time.Hour}, wrap: claims.on}, w)
 		h := start(env, w, 0)
 		idle := start(env, w, 0)
-		time.Sleep(30 * time.Second)
+		pass(30 * time.Second)
 		before := claims.claimed.Load()
 		env.stopWorker() // drains: the first step ends, the second does not begin
 		if got := claims.claimed.Load(); got != before {
@@ -72,7 +72,7 @@ func TestRunSuspendedOnItsOwnUnfinishedStepIsRescheduled(t *testing.T) {
 		})
 		env := newEnvWith(t, envOptions{engine: engine.Options{DrainTimeout: time.Minute}}, w)
 		h := start(env, w, 0)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		env.restart(w)
 		if got := result(env, h); got != "ended" {
 			t.Errorf("result %q", got)
@@ -122,7 +122,7 @@ func TestStalledRunFreesItsSlot(t *testing.T) {
 		opts := engine.Options{Worker: worker.Options{MaxRuns: 1, StallTimeout: 10 * time.Second, LeaseTTL: 30 * time.Second}}
 		env := newEnvWith(t, envOptions{engine: opts}, stalls, quick)
 		h := start(env, stalls, 0)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		other := start(env, quick, 0)
 		began := time.Now()
 		result(env, other)

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	leak "go.uber.org/goleak"
@@ -89,6 +90,13 @@ func (env *testEnv) startWorker() {
 		env.t.Error(err)
 	}
 	env.Engine = env.second(nil, env.opts)
+}
+
+// pass lets time pass, and what falls due then happen: a sleep alone ends at the same instant as other timers do, in no
+// order.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }
 
 // signal sends a signal that must be delivered.

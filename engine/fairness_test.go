@@ -47,7 +47,7 @@ func TestBacklogOfOneTenantDoesNotStarveAnother(t *testing.T) {
 		for i := range 100 {
 			big = append(big, env.put(engine.StartOptions{Tenant: "big", Priority: 5, Key: fmt.Sprint(i)}, w))
 		}
-		time.Sleep(90 * time.Second)
+		pass(90 * time.Second)
 		began := time.Now()
 		small := env.put(engine.StartOptions{Tenant: "small"}, w)
 		env.ended(small, history.StatusCompleted)
@@ -185,9 +185,9 @@ func TestIdleQueueWithARateDoesNotKeepTheWorkerBusy(t *testing.T) {
 		}, w)
 		env.ended(env.put(engine.StartOptions{Queue: "api"}, w), history.StatusCompleted)
 		synctest.Wait()
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		before := claims.n.Load()
-		time.Sleep(30 * time.Minute)
+		pass(30 * time.Minute)
 		if n := claims.n.Load() - before; n > 1 {
 			t.Errorf("%d claims in half an hour without work", n)
 		}

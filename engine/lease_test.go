@@ -118,7 +118,7 @@ func TestStoreUnreachableDuringRecoveryStrandsNoRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		env.Engine = env.second(func(s engine.Store) engine.Store { f.Store = s; return f }, env.opts)
-		time.Sleep(10 * time.Minute)
+		pass(10 * time.Minute)
 		if f.failed.Load() == 0 {
 			t.Error("nothing tried to reach the store")
 		}
@@ -149,9 +149,9 @@ func TestStoreThatFailsInTheMiddleStrandsNoRun(t *testing.T) {
 		f := &flaky{}
 		env := newEnvWith(t, envOptions{wrap: func(s engine.Store) engine.Store { f.Store = s; return f }}, w)
 		h := start(env, w, 0)
-		time.Sleep(30 * time.Second)
+		pass(30 * time.Second)
 		f.down.Store(true)
-		time.Sleep(5 * time.Minute)
+		pass(5 * time.Minute)
 		f.down.Store(false)
 		if got := result(env, h); got != "ok" {
 			t.Errorf("result %q", got)
@@ -304,7 +304,7 @@ func TestParkedRunDoesNotHitAStepTimeout(t *testing.T) {
 		h := start(env, w, 0)
 		env.await(h.ID(), waiting)
 		env.close()
-		time.Sleep(24 * time.Hour)
+		pass(24 * time.Hour)
 		env.open()
 		if got := result(env, h); got != "ok" || len(ran.list()) != 2 {
 			t.Errorf("%q after %q", got, ran.list())

@@ -55,7 +55,7 @@ func forkEverywhere(t *testing.T, prog node, canceled bool) {
 	}
 	id := begin()
 	if canceled {
-		time.Sleep(40*time.Second + 500*time.Millisecond)
+		pass(40*time.Second + 500*time.Millisecond)
 		if _, err := env.Cancel(context.Background(), id, "op", ""); err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func forkEverywhere(t *testing.T, prog node, canceled bool) {
 	// Paused and resumed at every second.
 	id = begin()
 	for {
-		time.Sleep(time.Second)
+		pass(time.Second)
 		run, err := env.Pause(context.Background(), id, "op", "")
 		if err != nil {
 			t.Fatal(err)

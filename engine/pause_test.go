@@ -52,8 +52,7 @@ func TestPauseEndsTheContextsOfRunningStepsAndResumeMakesTheAttemptAgain(t *test
 		if ran.count("ended") != 1 {
 			t.Fatal("the step's context did not end with the pause")
 		}
-		time.Sleep(time.Hour)
-		synctest.Wait()
+		pass(time.Hour)
 		if n := ran.count("begun"); n != 1 {
 			t.Fatalf("a paused run made %d attempts", n)
 		}
@@ -87,8 +86,7 @@ func TestPausedRunWakesForNothingAndHonoursWhatPassedWhenItIsResumed(t *testing.
 			env.pause(h.ID())
 			time.Sleep(send)
 			env.signal(h.ID(), "go", `"in time"`)
-			time.Sleep(24 * time.Hour)
-			synctest.Wait()
+			pass(24 * time.Hour)
 			if run := env.run(h.ID()); run.Status != history.StatusPaused {
 				t.Fatalf("the run is %s", run.Status)
 			}
@@ -118,7 +116,7 @@ func TestRunPausedBeforeItBeganReplaysWithThePauseInItsHistory(t *testing.T) {
 		env.await(h.ID(), waiting)
 		env.pause(h.ID())
 		env.restart(w)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		env.resume(h.ID())
 		env.await(h.ID(), waiting)
 		if n := len(env.timers(h.ID())); n != 2 {

@@ -56,12 +56,12 @@ func TestFinishedRunsLeaveByThemselves(t *testing.T) {
 		}
 		hour, policy, ever, alive := run(w, time.Hour), run(w, 0), run(other, 0), run(slow, time.Hour)
 		synctest.Wait()
-		time.Sleep(time.Hour - time.Second)
+		pass(time.Hour - time.Second)
 		env.there(hour)
-		time.Sleep(time.Minute + time.Second)
+		pass(time.Minute + time.Second)
 		env.gone(hour)
 		env.there(policy)
-		time.Sleep(47 * time.Hour)
+		pass(47 * time.Hour)
 		env.gone(policy)
 		env.there(ever)
 		env.there(alive)
@@ -88,7 +88,7 @@ func TestTaskIsToldThePolicysRetention(t *testing.T) {
 			t.Errorf("the run's retention is %s, want the policy's", run.Retention)
 		}
 		synctest.Wait()
-		time.Sleep(time.Hour + time.Minute)
+		pass(time.Hour + time.Minute)
 		env.gone(run.ID)
 		if _, err := env.RunByTask(t.Context(), "t1"); !errors.Is(err, history.ErrNotFound) || errors.Is(err, history.ErrExpired) {
 			t.Errorf("a deleted task is %v, want what an unknown one is", err)
@@ -130,7 +130,7 @@ func TestExportBeforeDeletion(t *testing.T) {
 			ids = append(ids, h.ID())
 		}
 		synctest.Wait()
-		time.Sleep(time.Hour + time.Minute)
+		pass(time.Hour + time.Minute)
 		b, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -157,7 +157,7 @@ func TestExportBeforeDeletion(t *testing.T) {
 				t.Errorf("receipt %+v is not of the line of run %s", r, id)
 			}
 		}
-		time.Sleep(25 * time.Hour)
+		pass(25 * time.Hour)
 		page, err := env.Tombstones(t.Context(), engine.TombstoneFilter{})
 		if err != nil || len(page.Tombstones) != 0 {
 			t.Errorf("%d tombstones are left, %v", len(page.Tombstones), err)
@@ -214,7 +214,7 @@ func TestNothingIsDeletedWhenTheExportFails(t *testing.T) {
 		}}}, w)
 		h := start(env, w, 0)
 		synctest.Wait()
-		time.Sleep(3 * time.Hour)
+		pass(3 * time.Hour)
 		env.there(h.ID())
 		if x.calls < 2 {
 			t.Errorf("the export was tried %d times, want it tried again", x.calls)
@@ -237,7 +237,7 @@ func TestHoldStopsTheSweep(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(3 * time.Hour)
+		pass(3 * time.Hour)
 		swept, err := env.Sweep(t.Context(), "op")
 		if err != nil || swept.Held != 1 || swept.Deleted != 0 {
 			t.Errorf("swept %+v, %v; want one held", swept, err)
@@ -304,14 +304,14 @@ func TestChildrenLeaveLikeTheirParent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(5 * time.Hour)
+		pass(5 * time.Hour)
 		env.there(h.ID())
 		env.restart(parent, child) // replayed without its first child
-		time.Sleep(4*time.Hour + time.Minute)
+		pass(4*time.Hour + time.Minute)
 		if run, err := env.Run(t.Context(), h.ID()); err != nil || run.Status != history.StatusCompleted {
 			t.Errorf("the parent is %s, %v", run.Status, err)
 		}
-		time.Sleep(time.Hour + time.Minute)
+		pass(time.Hour + time.Minute)
 		env.gone(h.ID())
 		page, err := env.Tombstones(t.Context(), engine.TombstoneFilter{Workflow: "child"})
 		if err != nil || len(page.Tombstones) != 3 {

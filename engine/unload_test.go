@@ -175,7 +175,7 @@ func TestWorkerClaimsItsQueuesAndHighestPriorityFirst(t *testing.T) {
 		}
 		env.startWorker()
 		result(env, last)
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		equal(t, "order", order.list(), []string{"high", "first", "second", "low"})
 	})
 }
@@ -186,7 +186,7 @@ func TestEngineWithoutWorkerStartsAndServesOthers(t *testing.T) {
 		env := newEnvWith(t, envOptions{engine: engine.Options{WithoutWorker: true}}, w)
 		h := start(env, w, 0)
 		env.signal(h.ID(), "a", `"x"`)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if r := env.run(h.ID()); r.Status != history.StatusReady {
 			t.Errorf("status %s", r.Status)
 		}
@@ -258,8 +258,7 @@ func TestIdleRunsAreUnloadedAndGoOn(t *testing.T) {
 		if n := branchGoroutines(); n != before+1 {
 			t.Errorf("%d goroutines of branches while a run waits in memory, %d before it", n, before)
 		}
-		time.Sleep(2 * time.Minute)
-		synctest.Wait()
+		pass(2 * time.Minute)
 		if n := branchGoroutines(); n != before {
 			t.Errorf("%d goroutines of branches while one idle run waits, %d before it", n, before)
 		}

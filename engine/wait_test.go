@@ -291,7 +291,7 @@ func TestOneMessageIsConsumedOnceByTwoRecoveries(t *testing.T) {
 		env.await(h.ID(), waiting)
 		held.on.Store(true)
 		env.signal(h.ID(), "a", `"x"`)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		second := env.second(nil, env.opts)
 		if got := result(env, h); got != "x" {
 			t.Errorf("result %q", got)

@@ -49,9 +49,20 @@ func newFakeEngine() *fakeEngine {
 
 // until waits until the condition holds; it is called with mu held.
 func (e *fakeEngine) until(condition func() bool) {
+	late := false // guarded by e.mu
+	limit := time.AfterFunc(time.Minute, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		late = true
+		e.moved.Broadcast()
+	})
+	defer limit.Stop()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for !condition() {
+		if late {
+			panic(fmt.Sprintf("what the test waits for has not come: %d starts, %d watchers", e.starts, e.watching()))
+		}
 		e.moved.Wait()
 	}
 }

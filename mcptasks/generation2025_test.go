@@ -181,7 +181,7 @@ func TestOlderGenerationLifecycle(t *testing.T) {
 	}
 	result := make(chan message, 1)
 	go func() { result <- s.of(methodResult, id) }()
-	h.engine.waiting(1)
+	h.engine.waiting(2) // the result, and the session's status
 	h.engine.complete(id, `{"content":[{"type":"text","text":"sorry"}],"isError":true}`)
 	// A tool's error is failed, and tasks/result returns it all the same.
 	if m := <-result; !strings.Contains(m.raw, "sorry") || !strings.Contains(m.raw, `"io.modelcontextprotocol/related-task":{"taskId":"`+id) {
@@ -396,7 +396,7 @@ func TestShutdownEndsAWaitingResult(t *testing.T) {
 	id := s.create2025()
 	result := make(chan message, 1)
 	go func() { result <- s.of(methodResult, id) }()
-	h.engine.waiting(1)
+	h.engine.waiting(2) // the result, and the session's status
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if err := h.server.Shutdown(ctx); err != nil {

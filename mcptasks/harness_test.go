@@ -335,9 +335,10 @@ type contextType = context.Context
 
 func base64Of(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
-// newStream reads the events of a response.
+// newStream reads the events of a response. An event that does not come within a minute ends the stream.
 func newStream(t testing.TB, resp *http.Response) *stream {
-	s := &stream{TB: t, resp: resp, lines: bufio.NewScanner(resp.Body), stop: func() {}}
+	limit := time.AfterFunc(time.Minute, func() { resp.Body.Close() })
+	s := &stream{TB: t, resp: resp, lines: bufio.NewScanner(resp.Body), stop: func() { limit.Stop() }}
 	s.lines.Buffer(nil, 1<<20)
 	t.Cleanup(s.close)
 	return s
