@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -297,6 +298,59 @@ func TestBearerTokens(t *testing.T) {
 	stored, err := json.Marshal(h.engine.get("").run)
 	if err != nil || strings.Contains(string(stored), "token-of") {
 		t.Errorf("a token was stored: %s (%v)", stored, err)
+	}
+}
+
+// TestSessionBelongsToItsCaller holds that a session id opens nothing to whoever did not open the session: no request,
+// no stream, and not its end. The answer is that for a session that never was.
+func TestSessionBelongsToItsCaller(t *testing.T) {
+	h := newHarness(t, Options{Identify: byHeader})
+	alice, _ := h.initialize(map[string]string{"X-Principal": "alice"})
+	task := alice.create2025()
+	do := func(method, id, who, body string) (int, string) {
+		t.Helper()
+		req := (&session2025{harness: h, id: id, header: map[string]string{"X-Principal": who}}).request(body)
+		req.Method = method
+		if method != http.MethodPost {
+			req.Body, req.ContentLength = nil, 0
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		resp, err := http.DefaultClient.Do(req.WithContext(ctx))
+		if err != nil {
+			t.Fatalf("%s as %q: %v", method, who, err)
+		}
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatalf("%s as %q: %v", method, who, err)
+		}
+		return resp.StatusCode, string(b)
+	}
+	for _, who := range []string{"bob", ""} {
+		for _, c := range []struct{ method, body string }{
+			{http.MethodPost, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`},
+			{http.MethodPost, `{"jsonrpc":"2.0","id":2,"method":"ping"}`},
+			{http.MethodPost, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`},
+			{http.MethodPost, initializeText},
+			{http.MethodGet, " "},
+			{http.MethodDelete, " "},
+		} {
+			status, text := do(c.method, alice.id, who, c.body)
+			missingStatus, missing := do(c.method, "no-such-session", who, c.body)
+			if status != http.StatusNotFound || status != missingStatus || text != missing {
+				t.Errorf("%s %s as %q: %d %q; of a session that never was: %d %q", c.method, c.body, who, status, text, missingStatus, missing)
+			}
+		}
+	}
+	if m := alice.of(methodGet, task); m.status != 200 || m.Error != nil {
+		t.Errorf("the session did not outlive the attempts: %d %s", m.status, m.raw)
+	}
+	if status, _ := do(http.MethodDelete, alice.id, "alice", " "); status != http.StatusNoContent {
+		t.Errorf("its own caller ends it: %d", status)
+	}
+	if status, text := do(http.MethodPost, alice.id, "alice", initializeText); status != http.StatusNotFound {
+		t.Errorf("after its end: %d %s", status, text)
 	}
 }
 

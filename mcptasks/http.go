@@ -146,9 +146,6 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !h.admit(w, r) {
 		return
 	}
-	if r.Method == http.MethodDelete { // the SDK waits for the session's requests
-		h.server.sessions.end(r.Header.Get(headerSession))
-	}
 	if r.Method != http.MethodPost {
 		h.serveOther(w, r)
 		return
@@ -163,15 +160,19 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serveOther serves what is no POST: the own stream of a session, and its end.
 func (h *httpHandler) serveOther(w http.ResponseWriter, r *http.Request) {
 	id := r.Header.Get(headerSession)
-	switch {
-	case r.Header.Get(headerVersion) >= revision2026:
-		h.stateless.ServeHTTP(w, r)
-	case r.Method == http.MethodGet && id != "":
-		caller, err := h.server.identify(r.Context(), requestExtra(r))
-		if err != nil {
-			writeError(w, http.StatusForbidden, nil, err)
-			return
-		}
+	if r.Header.Get(headerVersion) >= revision2026 || id == "" {
+		h.withoutSession(w, r)
+		return
+	}
+	caller, ok := h.enterSession(w, r)
+	if !ok {
+		return
+	}
+	switch r.Method {
+	case http.MethodDelete: // the SDK waits for the session's requests
+		h.server.sessions.end(id)
+		h.sessions.ServeHTTP(w, r)
+	case http.MethodGet:
 		// The SDK decides whether there is such a stream; it is used once the SDK has opened it.
 		sink := &sseSink{w: w}
 		sink.opened = func() { h.server.sessions.openStream(id, ownStream{sink, caller}) }
@@ -181,6 +182,30 @@ func (h *httpHandler) serveOther(w http.ResponseWriter, r *http.Request) {
 	default:
 		h.sessions.ServeHTTP(w, r)
 	}
+}
+
+// withoutSession answers what is no POST and names no session: the SDK says what is missing.
+func (h *httpHandler) withoutSession(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get(headerVersion) >= revision2026 {
+		h.stateless.ServeHTTP(w, r)
+		return
+	}
+	h.sessions.ServeHTTP(w, r)
+}
+
+// enterSession lets a request into the session that it names: only that of the caller who opened it. Another caller's
+// session, one that is over and one that never was have the same answer, which is the SDK's for the latter two.
+func (h *httpHandler) enterSession(w http.ResponseWriter, r *http.Request) (Caller, bool) {
+	caller, err := h.server.identify(r.Context(), requestExtra(r))
+	if err != nil {
+		writeError(w, http.StatusForbidden, nil, err)
+		return caller, false
+	}
+	if !h.server.sessions.owns(r.Header.Get(headerSession), caller) {
+		http.Error(w, "session not found", http.StatusNotFound)
+		return caller, false
+	}
+	return caller, true
 }
 
 // full reports whether there are as many sessions as there may be. Stateless requests and connections have no id.
@@ -263,7 +288,11 @@ func (h *httpHandler) servePOST(w http.ResponseWriter, r *http.Request, body []b
 			writeError(w, http.StatusServiceUnavailable, f.id, internalError("the server has too many sessions; try again later"))
 			return
 		}
-		if f.needsSession() && r.Header.Get(headerSession) == "" {
+		if r.Header.Get(headerSession) != "" {
+			if _, ok := h.enterSession(w, r); !ok {
+				return
+			}
+		} else if f.needsSession() {
 			writeError(w, http.StatusBadRequest, f.id, errNoSession())
 			return
 		}

@@ -34,6 +34,9 @@ func (s *Server) receiving(next mcp.MethodHandler) mcp.MethodHandler {
 		case methodListTools:
 			return s.listTools(ctx, req, next)
 		case methodInitialize, methodDiscover:
+			if err := s.ownSession(ctx, method, req); err != nil {
+				return nil, err
+			}
 			res, err := next(ctx, method, req)
 			if err != nil {
 				return res, err
@@ -42,6 +45,20 @@ func (s *Server) receiving(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		return next(ctx, method, req)
 	}
+}
+
+// ownSession binds the session that a request opens to its caller: whoever learns the session's id is not that caller.
+func (s *Server) ownSession(ctx context.Context, method string, req mcp.Request) error {
+	session, ok := req.GetSession().(*mcp.ServerSession)
+	if method != methodInitialize || !ok {
+		return nil
+	}
+	c, err := s.identify(ctx, req.GetExtra())
+	if err != nil {
+		return err
+	}
+	s.sessions.own(session, c)
+	return nil
 }
 
 // taskMethod decides whether the request's generation has the method, and whether the request may use it, before

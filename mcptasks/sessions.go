@@ -21,6 +21,7 @@ type sessionTable struct {
 	open    map[*mcp.ServerSession]*sessionState // guarded by mu; an entry goes with its session
 	results map[string]int                       // guarded by mu; tasks/result requests that wait, by task
 	streams map[string]ownStream                 // guarded by mu; sessions' own streams over HTTP, by session id
+	owners  map[string]Caller                    // guarded by mu; who opened a session, by session id
 	// asking counts the questions on sessions' own streams.
 	asking sync.WaitGroup
 }
@@ -59,8 +60,32 @@ func (t *sessionTable) state(session *mcp.ServerSession) *sessionState {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		delete(t.open, session)
+		delete(t.owners, session.ID())
 	}()
 	return s
+}
+
+// own binds a session to the caller that opens it. Connections have no id, and one caller for their whole life.
+func (t *sessionTable) own(session *mcp.ServerSession, c Caller) {
+	if session == nil || session.ID() == "" {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.state(session)
+	if t.owners == nil {
+		t.owners = map[string]Caller{}
+	}
+	t.owners[session.ID()] = c
+}
+
+// owns reports whether there is a session with this id that the caller opened. Both sides must be equal, also where they
+// are empty.
+func (t *sessionTable) owns(id string, c Caller) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	owner, ok := t.owners[id]
+	return ok && owner == c
 }
 
 // bind returns a context that ends with ctx and with the session. A stateless request's session is the request.
