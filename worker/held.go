@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -174,7 +173,7 @@ func (h *held) act(ctx context.Context, a *kernel.Activation) (again bool, err e
 		h.w.opts.Log.Warn("history nears its limit", "run", h.id, "workflow", h.run.Workflow, "limit", a.Warning)
 	}
 	if !a.Empty() {
-		state, err := h.w.store.Commit(ctx, h.batch(a))
+		state, err := h.w.store.Commit(ctx, a.Batch(&h.run, h.token))
 		var size *history.SizeError
 		if errors.As(err, &size) {
 			return false, h.failTooLarge(ctx, size)
@@ -225,24 +224,6 @@ func (h *held) failTooLarge(ctx context.Context, size *history.SizeError) error 
 	h.end()
 	h.discard()
 	return nil
-}
-
-// batch is the activation as the store takes it.
-func (h *held) batch(a *kernel.Activation) history.Batch {
-	for i := range a.Events {
-		a.Events[i].Token = h.token
-	}
-	b := history.Batch{
-		Run: h.id, Token: h.token, After: h.run.Seq, Head: h.run.Head, Events: a.Events,
-		Set: a.Set, Clear: a.Clear, Open: a.Open, Close: a.Close, Consume: a.Consume,
-		InboxSeen: a.InboxSeen, DecidedAt: a.DecidedAt, Children: a.Children, Cancels: a.Cancels, Next: a.Next,
-		Reason: cmp.Or(a.Waits, a.Warning),
-	}
-	if a.Diverged != nil {
-		b.Reason = a.Diverged.Error()
-		b.InboxSeen = h.run.InboxSeen
-	}
-	return b
 }
 
 // collect waits for facts: the end of an attempt, an inbox item, or a deadline.

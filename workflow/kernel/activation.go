@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -57,6 +58,24 @@ type Activation struct {
 // Empty reports whether there is nothing to commit.
 func (a *Activation) Empty() bool {
 	return len(a.Events) == 0 && len(a.Set) == 0 && len(a.Clear) == 0 && len(a.Consume) == 0 && a.Next == history.NextRunning
+}
+
+// Batch is the activation as the holder of the run commits it: run is the state that it attaches to.
+func (a *Activation) Batch(run *history.Run, token history.Token) history.Batch {
+	for i := range a.Events {
+		a.Events[i].Token = token
+	}
+	b := history.Batch{
+		Run: run.ID, Token: token, After: run.Seq, Head: run.Head, Events: a.Events,
+		Set: a.Set, Clear: a.Clear, Open: a.Open, Close: a.Close, Consume: a.Consume,
+		InboxSeen: a.InboxSeen, DecidedAt: a.DecidedAt, Children: a.Children, Cancels: a.Cancels, Next: a.Next,
+		Reason: cmp.Or(a.Waits, a.Warning),
+	}
+	if a.Diverged != nil {
+		b.Reason = a.Diverged.Error()
+		b.InboxSeen = run.InboxSeen
+	}
+	return b
 }
 
 // StepSpec describes a step.

@@ -139,8 +139,8 @@ func (w *write) giveUp(r *run) {
 func (s *Store) ExpireLeases(ctx context.Context) (n int, err error) {
 	err = s.do(ctx, "expire leases", func() error {
 		return s.write(func(w *write) error {
-			for id, l := range s.leases {
-				if l.expires > w.at {
+			for _, id := range slices.SortedFunc(maps.Keys(s.leases), history.RunID.Compare) {
+				if s.leases[id].expires > w.at {
 					continue
 				}
 				r, err := w.run(id)
