@@ -2,7 +2,6 @@ package mcptasks
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/url"
 	"slices"
@@ -85,7 +84,14 @@ func (s *Server) serveTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 			input = prepared
 		}
 	}
-	run, err := s.start(ctx, c, route, req.Params, input)
+	shared, limit, err := route.concurrency(c.caller, args)
+	if err != nil {
+		return refusal(err)
+	}
+	run, err := s.start(ctx, c, route, req.Params, history.Start{
+		Spec:  history.Spec{ConcurrencyKey: shared, ConcurrencyLimit: limit},
+		Input: input,
+	})
 	if err != nil {
 		return nil, s.protocolError(ctx, methodCallTool, err)
 	}
@@ -98,7 +104,7 @@ func (s *Server) serveTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 	return nil, errTaken
 }
 
-// refusal is what Prepare's error becomes: its own protocol error, or an error of the tool with its text.
+// refusal is what an error of the route's own functions becomes: its own protocol error, or an error of the tool with its text.
 func refusal(err error) (*mcp.CallToolResult, error) {
 	var wire *jsonrpc.Error
 	if errors.As(err, &wire) {
@@ -107,30 +113,20 @@ func refusal(err error) (*mcp.CallToolResult, error) {
 	return errorResult("%s", err.Error()), nil
 }
 
-// start creates the run of a call, or finds the one that the same call created before.
-func (s *Server) start(ctx context.Context, c *call, route *boundRoute, p *mcp.CallToolParamsRaw, input json.RawMessage) (history.Run, error) {
+// start creates the run of a call, or finds the one that the same call created before. What of the start does not depend
+// on the route's functions is filled in here.
+func (s *Server) start(ctx context.Context, c *call, route *boundRoute, p *mcp.CallToolParamsRaw, start history.Start) (history.Run, error) {
 	key, err := runKey(c.caller, p.Meta)
 	if err != nil {
 		return history.Run{}, err
 	}
-	start := history.Start{
-		Spec: history.Spec{
-			Tenant:    c.caller.Tenant,
-			Key:       key,
-			Workflow:  route.Workflow,
-			Version:   route.Version,
-			Principal: c.caller.Principal,
-			TaskID:    newTaskID(),
-			Route:     p.Name,
-			Accepts:   s.acceptsOf(c),
-			Queue:     route.Queue,
-			Priority:  route.Priority,
-			Deadline:  route.deadline(s.engine.Now()),
-			Retention: c.retention(route),
-		},
-		Input: input,
-		By:    c.caller.Principal,
-	}
+	spec := &start.Spec
+	spec.Tenant, spec.Principal, start.By = c.caller.Tenant, c.caller.Principal, c.caller.Principal
+	spec.Key, spec.TaskID, spec.Route = key, newTaskID(), p.Name
+	spec.Workflow, spec.Version = route.Workflow, route.Version
+	spec.Accepts = s.acceptsOf(c)
+	spec.Queue, spec.Priority = route.Queue, route.Priority
+	spec.Deadline, spec.Retention = route.deadline(s.engine.Now()), c.retention(route)
 	// A client that goes away in this moment leaves either a run, which its idempotency key finds, or none.
 	run, existed, err := s.engine.StartRun(context.WithoutCancel(ctx), start)
 	if err != nil {

@@ -65,6 +65,54 @@ func TestRouteCarriesQueuePriorityDeadlineAndRetention(t *testing.T) {
 	}
 }
 
+// TestRouteNamesWhatItsRunsShare holds that the key is made of the caller and the valid arguments, defaults included.
+func TestRouteNamesWhatItsRunsShare(t *testing.T) {
+	r := jobRoute()
+	r.ConcurrencyLimit = 2
+	r.ConcurrencyKey = func(c Caller, args json.RawMessage) (string, error) {
+		var in struct {
+			N    int
+			Size string
+		}
+		if err := json.Unmarshal(args, &in); err != nil {
+			return "", err
+		}
+		switch in.N {
+		case 0:
+			return "", nil
+		case 8:
+			return strings.Repeat("k", history.MaxKey+1), nil
+		case 9:
+			return "", errors.New("nine has no key")
+		}
+		return fmt.Sprintf("%s/%s/%d", c.Principal, in.Size, in.N), nil
+	}
+	h := newHarness(t, Options{Identify: byHeader}, r)
+	spec := func(n int) history.Spec {
+		t.Helper()
+		var created createdResult
+		m := h.call(map[string]any{"n": n}, post{header: map[string]string{"X-Principal": "alice"}})
+		if err := json.Unmarshal(m.Result, &created); err != nil || created.TaskID == "" {
+			t.Fatalf("n = %d: %s", n, m.raw)
+		}
+		return h.engine.get(created.TaskID).run.Spec
+	}
+	if s := spec(1); s.ConcurrencyKey != "alice/small/1" || s.ConcurrencyLimit != 2 {
+		t.Errorf("key %q, limit %d", s.ConcurrencyKey, s.ConcurrencyLimit)
+	}
+	if s := spec(0); s.ConcurrencyKey != "" || s.ConcurrencyLimit != 0 {
+		t.Errorf("without a key: key %q, limit %d", s.ConcurrencyKey, s.ConcurrencyLimit)
+	}
+	long := spec(8).ConcurrencyKey
+	if !strings.HasPrefix(long, "sha256/") || len(long) > history.MaxKey || long != spec(8).ConcurrencyKey {
+		t.Errorf("a long key: %q", long)
+	}
+	starts := h.engine.starts
+	if m := h.call(map[string]any{"n": 9}, post{}); !strings.Contains(m.raw, "nine has no key") || !strings.Contains(m.raw, `"isError":true`) || h.engine.starts != starts {
+		t.Errorf("a call without a key: %s", m.raw)
+	}
+}
+
 func TestUndeclaredExtension(t *testing.T) {
 	h := newHarness(t, Options{})
 	id := h.create()

@@ -2,6 +2,8 @@ package mcptasks
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,6 +45,12 @@ type Route struct {
 	// Queue and Priority go to the run.
 	Queue    string
 	Priority int
+	// ConcurrencyKey names what the call's run shares with others: at most ConcurrencyLimit (default 1) runs of the tenant
+	// with the same key are executed at once, whichever tools they are of; the others stay ready. A run that waits is not
+	// executed. It sees the valid arguments, defaults filled in. "" is no bound; an error refuses the call, as an error of
+	// the tool whose text the client sees.
+	ConcurrencyKey   func(c Caller, args json.RawMessage) (string, error)
+	ConcurrencyLimit int
 	// Retention is how long the task can be read after its end. Zero means Options.Retention, Unlimited for ever.
 	Retention time.Duration
 	// Deadline ends the run that long after its start. Zero means none.
@@ -101,6 +109,8 @@ func bindRoute(r Route, o Options) (*boundRoute, error) {
 		return nil, fail("retention is %s, want 0 or more, or Unlimited", r.Retention)
 	case r.Deadline < 0 || r.SyncWait < 0:
 		return nil, fail("deadline and sync wait must not be negative")
+	case r.ConcurrencyLimit < 0 || r.ConcurrencyLimit > 0 && r.ConcurrencyKey == nil:
+		return nil, fail("concurrency limit is %d; want 1 or more, with a ConcurrencyKey", r.ConcurrencyLimit)
 	case slices.Contains(r.Tenants, ""):
 		return nil, fail("an empty tenant in the list; leave the list empty to allow all")
 	}
@@ -175,6 +185,22 @@ func validToolName(name string) bool {
 // allows reports whether callers of the tenant may see and call the tool.
 func (r *boundRoute) allows(tenant string) bool {
 	return len(r.Tenants) == 0 || slices.Contains(r.Tenants, tenant)
+}
+
+// concurrency returns the concurrency key of a call's run and its limit; "" and 0 where there is no bound. A key that is too
+// long for the store is named by its digest: equal keys stay equal, and no argument makes the call fail in the store.
+func (r *boundRoute) concurrency(c Caller, args json.RawMessage) (key string, limit int, err error) {
+	if r.ConcurrencyKey == nil {
+		return "", 0, nil
+	}
+	if key, err = r.ConcurrencyKey(c, args); err != nil || key == "" {
+		return "", 0, err
+	}
+	if len(key) > history.MaxKey {
+		sum := sha256.Sum256([]byte(key))
+		key = "sha256/" + hex.EncodeToString(sum[:])
+	}
+	return key, max(r.ConcurrencyLimit, 1), nil
 }
 
 // deadline returns when a run that starts now must end; zero means never.

@@ -44,6 +44,8 @@ type Engine interface {
 type Tools interface {
 	// CheckInput holds arguments against the schema of a tool that is offered.
 	CheckInput(tool string, input []byte) error
+	// Concurrency is the concurrency key of a run with these arguments, and its limit; "" and 0 where there is no bound.
+	Concurrency(tool string, input []byte) (key string, limit int, err error)
 	// Record makes what is recorded of a step from its result in the terms of the tool file.
 	Record(code history.WorkflowKey, step history.Position, result json.RawMessage) (json.RawMessage, error)
 }

@@ -10,10 +10,11 @@ import (
 
 func runOf(r *history.Run, hasCode bool) Run {
 	out := Run{
-		ID: r.ID.String(), Key: r.Key, Tenant: r.Tenant, Workflow: r.Workflow, Version: r.Version, Tool: r.Route, Tags: r.Tags,
+		ID: r.ID.String(), Key: r.Key, Tenant: r.Tenant, Principal: r.Principal, Workflow: r.Workflow, Version: r.Version, Tool: r.Route, Tags: r.Tags,
 		Status: r.Status, Reason: r.Reason, Message: r.Message, Questions: r.Questions, Events: r.Seq,
 		Created: r.CreatedAt.Std(), Updated: r.UpdatedAt.Std(), Closed: r.ClosedAt.Std(), Deadline: r.Deadline.Std(),
 		CancelRequested: r.CancelRequested.Std(), Failure: r.Failure,
+		ConcurrencyKey: r.ConcurrencyKey, ConcurrencyLimit: r.ConcurrencyLimit,
 	}
 	if r.Origin != (history.RunID{}) {
 		out.Origin, out.OriginSeq = r.Origin.String(), r.OriginSeq

@@ -67,6 +67,12 @@ func (h *Handler) schedules(handle func(pattern string, fn func(r *http.Request)
 			}
 			return nil, exit.New(exit.Usage, "give the tool's arguments: --input JSON", "tool %s: %w", req.Spec.Workflow, err)
 		}
+		if req.Spec.ConcurrencyKey == "" {
+			var err error
+			if req.Spec.ConcurrencyKey, req.Spec.ConcurrencyLimit, err = h.Tools.Concurrency(req.Spec.Workflow, req.Spec.Input); err != nil {
+				return nil, exit.New(exit.Usage, "", "tool %s: %w", req.Spec.Workflow, err)
+			}
+		}
 		if _, err := h.Schedules.Create(r.Context(), r.PathValue("name"), req.Spec, by(r)); err != nil {
 			return nil, err
 		}

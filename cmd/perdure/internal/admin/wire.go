@@ -34,13 +34,15 @@ type Tool struct {
 
 // Run is a run in a list.
 type Run struct {
-	ID       string            `json:"id"`
-	Key      string            `json:"key,omitempty"` // the caller's own id; empty where none was given
-	Tenant   string            `json:"tenant,omitempty"`
-	Workflow string            `json:"workflow"`
-	Version  int               `json:"version"`
-	Tool     string            `json:"tool,omitempty"`
-	Tags     map[string]string `json:"tags,omitempty"`
+	ID     string `json:"id"`
+	Key    string `json:"key,omitempty"` // the caller's own id; empty where none was given
+	Tenant string `json:"tenant,omitempty"`
+	// Principal is who started the run; empty without authentication.
+	Principal string            `json:"principal,omitempty"`
+	Workflow  string            `json:"workflow"`
+	Version   int               `json:"version"`
+	Tool      string            `json:"tool,omitempty"`
+	Tags      map[string]string `json:"tags,omitempty"`
 
 	Status history.Status `json:"status"`
 	// Reason says why the run is blocked, paused or stalled, or that nobody here has its code.
@@ -57,6 +59,9 @@ type Run struct {
 	// Origin is the run that this one was retried or forked from, and OriginSeq the newest event that a fork kept.
 	Origin    string `json:"origin,omitempty"`
 	OriginSeq uint64 `json:"originSeq,omitempty"`
+	// No more than ConcurrencyLimit runs with the same ConcurrencyKey are executed at once.
+	ConcurrencyKey   string `json:"concurrencyKey,omitempty"`
+	ConcurrencyLimit int    `json:"concurrencyLimit,omitempty"`
 }
 
 // RunPage is a part of the list of runs.

@@ -84,6 +84,12 @@ func Header(w io.Writer, d *admin.Detail, now time.Time, full bool) {
 	if d.Key != "" {
 		row("key", "%s", Clip(d.Key, limit))
 	}
+	if d.Principal != "" || d.Tenant != "" {
+		row("caller", "%s", Clip(caller(&d.Run), limit))
+	}
+	if d.ConcurrencyKey != "" && !d.Status.Terminal() {
+		row("concurrency", "%d at once of %s", d.ConcurrencyLimit, Clip(d.ConcurrencyKey, limit))
+	}
 	if d.Origin != "" {
 		row("origin", "%s", origin(&d.Run))
 	}
@@ -98,6 +104,14 @@ func Header(w io.Writer, d *admin.Detail, now time.Time, full bool) {
 		row("timer", "%s, for %s", Ago(timer.At, now), timer.Position)
 	}
 	_ = t.Flush()
+}
+
+// caller names who started a run.
+func caller(r *admin.Run) string {
+	if r.Tenant == "" {
+		return r.Principal
+	}
+	return r.Principal + ", tenant " + r.Tenant
 }
 
 func standing(d *admin.Detail) string {

@@ -178,6 +178,13 @@ func route(tool *toolfile.Tool, version int) mcptasks.Route {
 		Version:  version,
 		Deadline: time.Duration(tool.Deadline),
 	}
+	if tool.Concurrency != nil {
+		r.ConcurrencyLimit = tool.Concurrency.Limit
+		r.ConcurrencyKey = func(c mcptasks.Caller, args json.RawMessage) (string, error) {
+			key, _, err := tool.ConcurrencyOf(toolfile.Caller{Tenant: c.Tenant, Principal: c.Principal}, args)
+			return key, err
+		}
+	}
 	if tool.Retention != nil {
 		r.Retention = time.Duration(*tool.Retention)
 	}
@@ -217,14 +224,32 @@ func (t *tools) logRefusal(err error) {
 
 // CheckInput holds arguments against the schema of a tool that is offered.
 func (t *tools) CheckInput(name string, input []byte) error {
+	flow, err := t.offer(name)
+	if err != nil {
+		return err
+	}
+	return flow.CheckInput(input)
+}
+
+// Concurrency is the concurrency key, and its limit, of a run that nobody in particular starts.
+func (t *tools) Concurrency(name string, input []byte) (key string, limit int, err error) {
+	flow, err := t.offer(name)
+	if err != nil {
+		return "", 0, err
+	}
+	return flow.Tool().ConcurrencyOf(toolfile.Caller{}, input)
+}
+
+// offer is the code of a tool that is offered.
+func (t *tools) offer(name string) (*toolflow.Flow, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range t.offered {
 		if o := &t.offered[i]; o.Name == name {
-			return t.registered[history.WorkflowKey{Name: name, Version: o.Version}].CheckInput(input)
+			return t.registered[history.WorkflowKey{Name: name, Version: o.Version}], nil
 		}
 	}
-	return exit.New(exit.NotFound, "list them with: perdure status", "there is no tool %q", name)
+	return nil, exit.New(exit.NotFound, "list them with: perdure status", "there is no tool %q", name)
 }
 
 // Record is what is recorded of a step that has a result, in the terms of the tool file. A workflow of no tool takes the

@@ -5,7 +5,7 @@
 //	${secret:TOKEN}                   a secret, known only where a step is executed
 //	$${not a template}                the text ${not a template}
 //
-// An expression is CEL (Common Expression Language) over the variables input, steps, item, index, run and question,
+// An expression is CEL (Common Expression Language) over the variables input, steps, item, index, run, question and caller,
 // with the functions of functions.go. It is deterministic: there is no clock, no randomness, no I/O, and maps are
 // walked in key order. It is bounded: in the length and depth of its source, in the work and memory of one
 // evaluation, and in the size of what a function makes.

@@ -26,6 +26,7 @@ const (
 	Index    = "index"
 	Run      = "run"
 	Question = "question"
+	Caller   = "caller"
 )
 
 // Scope gives the variables their values: JSON values as Decode makes them.
@@ -46,7 +47,7 @@ func New() (*Engine, error) {
 		cel.ParserRecursionLimit(maxDepth),
 		cel.Variable(Index, cel.IntType),
 	}
-	for _, name := range []string{Input, Steps, Item, Run, Question} {
+	for _, name := range []string{Input, Steps, Item, Run, Question, Caller} {
 		options = append(options, cel.Variable(name, cel.DynType))
 	}
 	env, err := cel.NewEnv(append(options, functions()...)...)

@@ -55,6 +55,7 @@ var resultFields = map[string][]string{
 type place struct {
 	item     bool // item and index exist
 	question bool // question exists, and input and steps do not
+	start    bool // caller exists; steps and the run's id do not: there is no run yet
 	secrets  bool
 }
 
@@ -159,6 +160,9 @@ func (c *checker) tool(t *Tool) {
 		c.order = append(c.order, s.Name)
 	}
 	tool := c.where
+	if t.Concurrency != nil {
+		c.text([]any{"concurrency", "key"}, t.Concurrency.Key, place{start: true})
+	}
 	for i, s := range t.Steps {
 		c.where = tool + ", step " + s.Name
 		c.step(s, []any{"steps", i}, place{})

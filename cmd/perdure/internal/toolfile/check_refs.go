@@ -66,7 +66,17 @@ func (c *checker) ref(path []any, skip int, r template.Ref, all []template.Ref, 
 		} else if len(r.Path) > 0 && !slices.Contains(questionFields, r.Path[0]) {
 			c.add(path, at, "unknown field question."+r.Path[0], meant(r.Path[0], questionFields))
 		}
+	case template.Caller:
+		if !p.start {
+			c.add(path, at, "caller exists only in concurrency", "")
+		} else if len(r.Path) == 0 || !slices.Contains(callerFields, r.Path[0]) {
+			c.add(path, at, "caller has principal and tenant, and nothing else", "")
+		}
 	case template.Run:
+		if p.start && (len(r.Path) == 0 || r.Path[0] != "tool") {
+			c.add(path, at, "only run.tool exists before a run begins", "")
+			return
+		}
 		if len(r.Path) > 0 && !slices.Contains(runFields, r.Path[0]) {
 			c.add(path, at, "unknown field run."+r.Path[0], meant(r.Path[0], runFields))
 		}
@@ -81,6 +91,10 @@ func (c *checker) ref(path []any, skip int, r template.Ref, all []template.Ref, 
 			c.add(path, at, "steps do not exist in notify", "the question is in question")
 			return
 		}
+		if p.start {
+			c.add(path, at, "steps do not exist before a run begins", "")
+			return
+		}
 		c.stepRef(path, at, r)
 	}
 }
@@ -88,6 +102,8 @@ func (c *checker) ref(path []any, skip int, r template.Ref, all []template.Ref, 
 var (
 	// runFields describe the run at hand.
 	runFields = []string{"id", "tool"}
+	// callerFields describe who calls a tool: both are empty on a server without authentication.
+	callerFields = []string{"principal", "tenant"}
 	// questionFields describe the open question in notify.
 	questionFields = []string{"key", "message", "proposal", "approval", "schema", "run_id", "tool"}
 )

@@ -299,7 +299,7 @@ func (d decoder) private(n *node) []string {
 
 func (d decoder) tool(n *node) *Tool {
 	t := &Tool{Format: Format}
-	if !d.object(n, "a tool", "name", "title", "description", "input", "steps", "result", "retention", "deadline", "sync_wait") {
+	if !d.object(n, "a tool", "name", "title", "description", "input", "steps", "result", "retention", "deadline", "sync_wait", "concurrency") {
 		return t
 	}
 	if name := n.get("name"); name == nil {
@@ -325,8 +325,29 @@ func (d decoder) tool(n *node) *Tool {
 		value := d.duration(wait, "sync_wait", 0)
 		t.SyncWait = &value
 	}
+	t.Concurrency = d.concurrency(n.get("concurrency"))
 	t.Steps = d.steps(n)
 	return t
+}
+
+// maxConcurrency bounds a limit: more is no bound.
+const maxConcurrency = 1_000_000
+
+// concurrency reads a limit for the tool as a whole, or a limit for each key.
+func (d decoder) concurrency(n *node) *Concurrency {
+	if n == nil {
+		return nil
+	}
+	if n.kind != object {
+		return &Concurrency{Key: "${run.tool}", Limit: d.number(n, "concurrency", 1, maxConcurrency, 1)}
+	}
+	if !d.object(n, "concurrency", "key", "limit") {
+		return nil
+	}
+	if n.get("key") == nil {
+		d.wrong(n, "concurrency needs a key", `write for example {key: "${input.account}", limit: 1}, or a number for the tool as a whole`)
+	}
+	return &Concurrency{Key: d.text(n.get("key"), "key"), Limit: d.number(n.get("limit"), "limit", 1, maxConcurrency, 1)}
 }
 
 func (d decoder) retention(n *node) *Duration {

@@ -45,6 +45,8 @@ func wholeFile(part string) string {
 		return part
 	case strings.HasPrefix(part, "input:"):
 		return head + indent(part) + steps
+	case strings.HasPrefix(part, "concurrency:"):
+		return head + "  input: {host: string}\n" + indent(part) + steps
 	case strings.HasPrefix(part, "notify:"):
 		return part + "\n" + head + open + steps
 	}

@@ -52,6 +52,8 @@ type Tool struct {
 	Deadline Duration `json:"deadline,omitempty"`
 	// SyncWait bounds how long a client without tasks is kept waiting. Nil leaves it to the server.
 	SyncWait *Duration `json:"sync_wait,omitempty"`
+	// Concurrency bounds how many runs are executed at once. Nil is no bound.
+	Concurrency *Concurrency `json:"concurrency,omitempty"`
 	// Secrets are the sources of the secrets that this tool's steps name.
 	Secrets map[string]SecretSource `json:"secrets,omitempty"`
 	// AllowPrivate lists the private addresses that http steps may reach: ADDRESS, ADDRESS:PORT, PREFIX/BITS.
@@ -65,6 +67,12 @@ type compiled struct {
 	schema    *jsonschema.Resolved
 	templates map[string]*template.Template
 	exprs     map[string]*template.Expr
+}
+
+// Concurrency lets at most Limit runs with the same key be executed at once, of one tenant, whichever tools they are of.
+type Concurrency struct {
+	Key   string `json:"key"` // a template over input, caller and run.tool
+	Limit int    `json:"limit"`
 }
 
 // SecretSource says where a secret comes from; exactly one field is set.
