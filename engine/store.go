@@ -177,6 +177,9 @@ type Filter struct {
 	HasTask   bool
 	// Principal limits the list to the runs of one principal; nil means all.
 	Principal *string
+	// CreatedFrom and CreatedBefore select runs by the time in their ids, in whole milliseconds: the first is rounded down,
+	// the second up. Zero means no bound. A child's is when its parent's code started it.
+	CreatedFrom, CreatedBefore history.Time
 	// Limit bounds the page (default 100, at most 1,000); After is the cursor of the page before.
 	Limit int
 	After string
@@ -185,7 +188,8 @@ type Filter struct {
 // Page is a part of a list.
 type Page struct {
 	Runs []history.Run `json:"runs"`
-	// Next is the cursor of the next page; "" where this is the last.
+	// Next is the cursor of the next page; "" where this is the last. A page may be shorter than its limit, or empty, and
+	// have a next: a store bounds what it looks through for one page.
 	Next string `json:"next,omitempty"`
 }
 

@@ -157,6 +157,7 @@ func (st *stage) entomb(w *workRun, run *history.Run) error {
 	st.delete(bSpecs, id)
 	st.delete(bStates, id)
 	st.delete(bStatus, statusKey(w.state.Status, w.id))
+	st.deleteListed(&run.Spec)
 	if run.TaskID != "" {
 		st.delete(bTasks, []byte(run.TaskID))
 	}

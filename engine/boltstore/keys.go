@@ -40,6 +40,10 @@ import (
 //	receipts      run16                                Receipt record
 //	journal       seq8                                 Entry record
 //	identitylog   run16 | n8                           at8 | kind1 | id, of each row in identities, in order
+//
+// Since format 3:
+//
+//	listed        see listed.go                        empty: a run, by tenant and workflow, by principal, by tag
 type bucketID uint8
 
 const (
@@ -70,6 +74,7 @@ const (
 	bReceipts
 	bJournal
 	bIdentityLog
+	bListed
 	nBuckets
 )
 
@@ -77,7 +82,7 @@ func (b bucketID) String() string {
 	return [nBuckets]string{
 		"meta", "events", "specs", "states", "keys", "tasks", "ready", "status", "timers", "runtimers", "inbox",
 		"dead", "identities", "interrupts", "answered", "definitions", "digests", "secrets",
-		"expiring", "closed", "tombstones", "deleted", "erasing", "holds", "receipts", "journal", "identitylog",
+		"expiring", "closed", "tombstones", "deleted", "erasing", "holds", "receipts", "journal", "identitylog", "listed",
 	}[b]
 }
 

@@ -21,145 +21,120 @@ const (
 	readStep    = 64
 )
 
-// List implements engine.Store. It walks the runs newest first, in the classes of the status index that can hold what the
-// filter asks for, and looks at each; the filter's other fields have no index. The cursor is the id of the last run.
+// listWork bounds what one List does: a look at an index costs 1, one at a run lookCost. It is some 50 ms of work.
+// leapWork bounds the looks between two runs in one read transaction.
+const (
+	listWork = 50_000
+	leapWork = 5_000
+	lookCost = 10
+)
+
+// List implements engine.Store. It descends through the indexes that the filter's fields have, from the newest run on, leaping
+// to the next run that all of them have, and looks at each such run. The cursor is the id above which it has seen all.
 func (s *Store) List(ctx context.Context, f engine.Filter) (engine.Page, error) {
-	limit := f.Limit
-	switch {
-	case limit <= 0:
-		limit = listDefault
-	case limit > listMax:
-		limit = listMax
-	}
-	below, err := parseCursor(f.After)
-	if err != nil {
+	w := &listing{f: &f, limit: pageLimit(f.Limit)}
+	if err := w.begin(); err != nil {
 		return engine.Page{}, s.wrap("list", err)
 	}
-	var page engine.Page
-	for more := true; more; {
-		if below, more, err = s.listStretch(ctx, &f, &page, below, limit); err != nil {
+	for !w.done {
+		err := s.view(ctx, "list", w.stretch)
+		if err != nil {
 			return engine.Page{}, err
 		}
+		w.take(s)
 	}
-	return page, nil
+	return w.page, nil
 }
 
-// listStretch adds runs older than below to the page, in one read transaction. more is false at the end of the page.
-func (s *Store) listStretch(ctx context.Context, f *engine.Filter, page *engine.Page, below []byte, limit int) (last []byte, more bool, err error) {
-	began := time.Now()
-	type found struct {
-		run history.Run
-		id  []byte
-	}
-	var runs []found
-	last = below
-	err = s.view(ctx, "list", func(v *view) error {
-		runs, more = nil, false
-		n := 0
-		for id := range v.newestFirst(f, below) {
-			if n++; n%readStep == 0 && time.Since(began) > readStretch {
-				more = true
-				return nil
-			}
-			last = bytes.Clone(id)
-			run, err := v.run(history.RunID(last))
-			if err != nil {
-				return fmt.Errorf("run %s: %w", history.RunID(last), err)
-			}
-			if matches(f, &run) {
-				runs = append(runs, found{run, last})
-			}
-			if len(page.Runs)+len(runs) > limit+readStep {
-				more = true // enough: some may fall to the look at the leases
-				return nil
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, false, err
-	}
-	for _, r := range runs {
-		r.run.Status = r.run.Status.Seen(s.held(r.run.ID))
-		if len(f.Statuses) > 0 && !slices.Contains(f.Statuses, r.run.Status) {
-			continue
-		}
-		if len(page.Runs) == limit {
-			page.Next = cursor(page.Runs[limit-1].ID)
-			return nil, false, nil
-		}
-		page.Runs = append(page.Runs, r.run)
-	}
-	return last, more, nil
+// listing is a List at work.
+type listing struct {
+	f     *engine.Filter
+	limit int
+	// from is the highest id that was not looked at; floor the lowest that the filter allows.
+	from, floor history.RunID
+	work        int
+	// found are the runs of the newest stretch that match but for their leases.
+	found []history.Run
+	page  engine.Page
+	done  bool
 }
 
-// newestFirst yields the ids of the runs that a filter may match, below a given one (nil: all). The slice is only valid
-// until the next.
-func (v *view) newestFirst(f *engine.Filter, below []byte) func(yield func(id []byte) bool) {
-	classes := classesOf(f.Statuses)
-	return func(yield func(id []byte) bool) {
-		heads := make([]func() []byte, len(classes))
-		ids := make([][]byte, len(classes))
-		for i, class := range classes {
-			heads[i] = v.descend(class, below)
-			ids[i] = heads[i]()
-		}
-		for {
-			best := -1
-			for i, id := range ids {
-				if id != nil && (best < 0 || bytes.Compare(id, ids[best]) > 0) {
-					best = i
-				}
-			}
-			if best < 0 || !yield(ids[best]) {
-				return
-			}
-			ids[best] = heads[best]()
+// begin finds where the list begins and ends.
+func (w *listing) begin() error {
+	w.from = history.RunID(bytes.Repeat([]byte{0xff}, runLen))
+	after, err := parseCursor(w.f.After)
+	switch {
+	case err != nil:
+		return err
+	case after != nil:
+		w.from, w.done = under(history.RunID(after))
+	}
+	if at := w.f.CreatedFrom; at > 0 {
+		w.floor = lowestOf(at)
+	}
+	if at := w.f.CreatedBefore; at != 0 {
+		if from, none := under(lowestOf(at + history.Time(time.Millisecond) - 1)); none || from.Compare(w.from) < 0 {
+			w.from, w.done = from, w.done || none
 		}
 	}
+	return nil
 }
 
-// descend returns a function that returns the next lower run id of a status class; nil at the end.
-func (v *view) descend(class byte, below []byte) func() []byte {
-	c := v.bucket(bStatus).Cursor()
-	started := false
-	return func() []byte {
-		var k []byte
-		if started {
-			k, _ = c.Prev()
-		} else {
-			started = true
-			from := []byte{class + 1}
-			if below != nil {
-				from = append([]byte{class}, below...)
-			}
-			if k, _ = c.Seek(from); k == nil {
-				k, _ = c.Last()
-			} else {
-				k, _ = c.Prev()
-			}
-		}
-		if len(k) != 1+runLen || k[0] != class {
+// lowestOf is the lowest run id of a millisecond.
+func lowestOf(at history.Time) (id history.RunID) {
+	_ = id.SetTime(uint64(max(at, 0)) / uint64(time.Millisecond)) // fails only for years that no Time has
+	return id
+}
+
+// stretch goes on with the list, in one read transaction.
+func (w *listing) stretch(v *view) error {
+	began, all := time.Now(), v.candidates(w.f)
+	w.found = w.found[:0]
+	for n := 1; ; n++ {
+		id, ok, end := all.next(w.from, min(listWork-w.work, leapWork))
+		w.work += all.looked
+		all.looked = 0
+		switch {
+		case end || id.Compare(w.floor) < 0:
+			w.done = true
+			return nil
+		case !ok:
+			w.from = id
 			return nil
 		}
-		return k[1:]
+		run, err := v.run(id)
+		if err != nil {
+			return fmt.Errorf("run %s: %w", id, err)
+		}
+		w.work += lookCost
+		if w.from, w.done = under(id); matches(w.f, &run) {
+			w.found = append(w.found, run)
+		}
+		// One more than the page holds tells that there is another; some may fall to the look at the leases.
+		enough := len(w.page.Runs)+len(w.found) > w.limit
+		if w.done || enough || w.work >= listWork || n%readStep == 0 && time.Since(began) > readStretch {
+			return nil
+		}
 	}
 }
 
-// classesOf returns the classes of the status index that can hold runs which are seen with one of the statuses.
-func classesOf(statuses []history.Status) []byte {
-	if len(statuses) == 0 {
-		statuses = history.Statuses()
-	}
-	var classes []byte
-	for _, st := range statuses {
-		classes = append(classes, statusClass(st))
-		if st == history.StatusRunning {
-			classes = append(classes, statusClass(history.StatusBlocked)) // leased to be tried again
+// take puts what a stretch has found on the page. Leases are looked at when the transaction is over.
+func (w *listing) take(s *Store) {
+	for i := range w.found {
+		run := &w.found[i]
+		run.Status = run.Status.Seen(s.held(run.ID))
+		switch {
+		case len(w.f.Statuses) > 0 && !slices.Contains(w.f.Statuses, run.Status):
+		case len(w.page.Runs) == w.limit:
+			w.page.Next, w.done = cursor(w.page.Runs[w.limit-1].ID), true
+			return
+		default:
+			w.page.Runs = append(w.page.Runs, *run)
 		}
 	}
-	slices.Sort(classes)
-	return slices.Compact(classes)
+	if !w.done && w.work >= listWork {
+		w.page.Next, w.done = cursor(over(w.from)), true
+	}
 }
 
 // matches checks everything but the status, which depends on the leases.
@@ -170,9 +145,6 @@ func matches(f *engine.Filter, run *history.Run) bool {
 		f.Workflow != "" && run.Workflow != f.Workflow,
 		f.Questions && run.Questions == 0,
 		f.HasTask && run.TaskID == "":
-		return false
-	}
-	if f.HasTask && run.TaskID == "" || f.Principal != nil && run.Principal != *f.Principal {
 		return false
 	}
 	for k, want := range f.Tags {

@@ -12,12 +12,16 @@ import (
 //
 //	1  the first
 //	2  retention: the buckets from bExpiring on; tenants and concurrency keys in the keys of ready (see upgrade.go)
-const fileFormat = 2
+//	3  the index of runs for List: bListed
+const fileFormat = 3
 
 // bucketsOf returns how many buckets a file of a format has: formats only add.
 func bucketsOf(format uint64) bucketID {
-	if format == 1 {
+	switch format {
+	case 1:
 		return bExpiring
+	case 2:
+		return bListed
 	}
 	return nBuckets
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"runtime"
 	"time"
@@ -38,6 +39,8 @@ type Options struct {
 	MmapSize int
 	// Clock is the source of the store's time. Default time.Now.
 	Clock func() time.Time
+	// Log is where an Open that takes more than a second says what it is at, and an upgrade that it is done. Default slog.Default().
+	Log *slog.Logger
 }
 
 const (
@@ -66,6 +69,9 @@ func (o *Options) filled() Options {
 	if f.Clock == nil {
 		f.Clock = time.Now
 	}
+	if f.Log == nil {
+		f.Log = slog.Default()
+	}
 	return f
 }
 
@@ -78,17 +84,23 @@ func Open(path string, opts *Options) (*Store, error) {
 		return nil, fmt.Errorf("open store: the path is empty, want a file's: %w", history.ErrInvalid)
 	}
 	o := opts.filled()
-	s, err := open(path, o)
+	told := newOpening(path, o.Log)
+	s, err := open(path, o, told)
+	told.end(err)
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", path, err)
 	}
 	return s, nil
 }
 
-func open(path string, o Options) (*Store, error) {
-	switch info, err := os.Stat(path); {
+func open(path string, o Options, told *opening) (*Store, error) {
+	info, err := os.Stat(path)
+	switch {
 	case errors.Is(err, fs.ErrNotExist) && !o.ReadOnly:
 		if err := create(path, o); err != nil {
+			return nil, err
+		}
+		if info, err = os.Stat(path); err != nil {
 			return nil, err
 		}
 	case err != nil:
@@ -99,9 +111,11 @@ func open(path string, o Options) (*Store, error) {
 		// bbolt would make a new database of it. It was never ours: a new file appears whole.
 		return nil, fmt.Errorf("the file is empty: restore a backup, or remove it to start anew: %w", history.ErrCorrupt)
 	}
-	if err := inspect(path, o); err != nil {
+	size := info.Size()
+	if err := inspect(path, o, told); err != nil {
 		return nil, err
 	}
+	told.at("free pages are looked for in " + ofSize(size))
 	db, file, err := openBolt(path, o, o.ReadOnly)
 	if err != nil {
 		return nil, err
@@ -116,7 +130,7 @@ func open(path string, o Options) (*Store, error) {
 	if info, err := file.Stat(); err == nil {
 		s.sizeAtOpen = info.Size()
 	}
-	if err := s.begin(o); err != nil {
+	if err := s.begin(o, told); err != nil {
 		var p *panicError
 		if errors.As(err, &p) {
 			return nil, errors.Join(fmt.Errorf("the file is damaged: restore a backup: %w", err), letGo(file))
@@ -127,7 +141,7 @@ func open(path string, o Options) (*Store, error) {
 }
 
 // begin raises the epoch and starts the goroutines.
-func (s *Store) begin(o Options) error {
+func (s *Store) begin(o Options, told *opening) error {
 	var m meta
 	read := func(tx *bolt.Tx) (err error) {
 		m, err = readMeta(tx)
@@ -145,7 +159,7 @@ func (s *Store) begin(o Options) error {
 		if s.ro {
 			return s.db.View(read)
 		}
-		if err := s.upgrade(); err != nil {
+		if err := s.upgrade(o.Log, told); err != nil {
 			return err
 		}
 		return s.db.Update(raise)
@@ -233,7 +247,7 @@ func sameFile(path string, file *os.File) error {
 
 // inspect looks at a file before it is opened for good, read-only and without trusting it: opened for writing, bbolt
 // walks all pages in a goroutine of its own, where a panic could not be recovered.
-func inspect(path string, o Options) error {
+func inspect(path string, o Options, told *opening) error {
 	db, file, err := openBolt(path, o, true)
 	if err != nil {
 		return err
@@ -251,7 +265,8 @@ func inspect(path string, o Options) error {
 			if err != nil || m.closed >= m.time && m.closed > 0 {
 				return err
 			}
-			return walk(tx)
+			told.at("the store was not closed: all pages are checked, " + ofSize(tx.Size()))
+			return walk(tx, told)
 		})
 	})
 	if e := guard(db.Close); err == nil {
@@ -266,9 +281,12 @@ func inspect(path string, o Options) error {
 
 // walk visits every page that bbolt will visit when it rebuilds the list of free pages, as it does where the store was
 // not closed.
-func walk(tx *bolt.Tx) error {
+func walk(tx *bolt.Tx, told *opening) error {
 	return tx.ForEach(func(_ []byte, b *bolt.Bucket) error {
-		return b.ForEach(func(_, _ []byte) error { return nil })
+		return b.ForEach(func(_, _ []byte) error {
+			told.rows.Add(1)
+			return nil
+		})
 	})
 }
 

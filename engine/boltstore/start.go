@@ -136,6 +136,7 @@ func (st *stage) start(e *encodedStart) (w *workRun, existed bool, err error) {
 	st.touched = append(st.touched, w)
 	st.put(bKeys, tenantKey(spec.Tenant, spec.Key), bytes.Clone(spec.ID[:]))
 	st.put(bSpecs, bytes.Clone(spec.ID[:]), e.spec)
+	st.putListed(spec)
 	if err := st.begin(w, e); err != nil {
 		return nil, false, err
 	}

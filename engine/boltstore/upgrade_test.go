@@ -28,6 +28,9 @@ func downgrade(t *testing.T, path string) {
 				return err
 			}
 		}
+		if err := tx.DeleteBucket([]byte("listed")); err != nil {
+			return err
+		}
 		if err := tx.DeleteBucket([]byte("ready")); err != nil {
 			return err
 		}

@@ -173,6 +173,7 @@ func (v *view) verifyIndexed(run *history.Run, found *findings) {
 		found.add(run.ID, history.RuleIndex, "its task id does not lead to it")
 	}
 	v.verifyExpiry(run, found)
+	v.verifyListed(run, found)
 	for k := range v.scan(bRunTimers, run.ID[:], nil) {
 		if _, t, ok := splitRunTimerKey(k); !ok || v.get(bTimers, timerKey(run.ID, t)) == nil {
 			found.add(run.ID, history.RuleIndex, "timer %q at %s has no row in timers", t.Position, t.At)
@@ -227,6 +228,8 @@ func rowCheck(b bucketID) func(v *view, k, val []byte, found *findings) {
 		return verifyReadyRow
 	case bStatus:
 		return verifyStatusRow
+	case bListed:
+		return verifyListedRow
 	case bTimers:
 		return verifyTimerRow
 	case bDefinitions:

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -13,6 +14,9 @@ func readScenarios() []scenario {
 	return []scenario{
 		{"a list is paged, newest first, and each run is on one page", listPaged},
 		{"a list is filtered", listFiltered},
+		{"a list by any two filters is what both have in common", listCombined},
+		{"a list is bounded by the time of the start", listByTime},
+		{"deleted runs leave every list", listWithoutDeleted},
 		{"a cursor that no page came with is refused", listCursor},
 		{"what is read belongs to the reader", readsAreCopies},
 		{"definitions keep their versions", definitions},
@@ -96,6 +100,129 @@ func listFiltered(e *env) {
 		}
 		slices.Sort(keys)
 		equal(e, fmt.Sprintf("list of %+v", c.f), fmt.Sprint(keys), c.want)
+	}
+}
+
+// listCombined compares every combination of filters with a look at all runs, in pages of every size.
+func listCombined(e *env) {
+	tenants, workflows, principals := []string{"", "acme", "a", "\xff\xff"}, []string{workflow, "orders", "o"}, []string{"", "alice", "bob"}
+	for i := range 60 {
+		spec := history.Spec{
+			Key: fmt.Sprint("r", i), Workflow: workflows[i%3], Version: 1, Tenant: tenants[i/3%4], Principal: principals[i/5%3],
+			Tags: map[string]string{"env": []string{"prod", "test"}[i/7%2]},
+		}
+		if i%4 == 0 {
+			spec.TaskID = fmt.Sprint("task", i)
+		}
+		run, _, err := e.Start(e.ctx, history.Start{Spec: spec})
+		e.ok(err)
+		if i%3 == 1 {
+			_, err := e.Cancel(e.ctx, run.ID, "", "")
+			e.ok(err)
+		}
+		e.clock.Advance(time.Millisecond / 2)
+	}
+	all := e.listed(engine.Filter{})
+	equal(e, "runs", len(all), 60)
+	statuses := [][]history.Status{nil, {history.StatusCanceled}, {history.StatusReady, history.StatusRunning}, {history.StatusFailed}}
+	for _, tenant := range append(tenants, "none") {
+		for _, name := range append(workflows, "", "none") {
+			for _, principal := range principals {
+				for i, status := range statuses {
+					f := engine.Filter{Workflow: name, Statuses: status, Limit: 1 + i*3}
+					if tenant != "none" {
+						f.Tenant = &tenant
+					}
+					if principal != "" {
+						f.Principal = &principal
+					}
+					if name == "o" {
+						f.Tags = map[string]string{"env": "prod"}
+					}
+					e.listsOf(all, f)
+				}
+			}
+		}
+	}
+}
+
+// listsOf compares a list with those of all that the filter selects.
+func (e *env) listsOf(all []history.Run, f engine.Filter) {
+	e.Helper()
+	var want []history.RunID
+	for _, r := range all {
+		at := history.Time(r.ID.Time()) * history.Time(time.Millisecond)
+		if (f.Tenant == nil || r.Tenant == *f.Tenant) && (f.Workflow == "" || r.Workflow == f.Workflow) && (f.Principal == nil || r.Principal == *f.Principal) &&
+			(f.Tags == nil || r.Tags["env"] == f.Tags["env"]) && (len(f.Statuses) == 0 || slices.Contains(f.Statuses, r.Status)) &&
+			at.Add(time.Millisecond) > f.CreatedFrom && (f.CreatedBefore == 0 || at < f.CreatedBefore) {
+			want = append(want, r.ID)
+		}
+	}
+	var got []history.RunID
+	for _, r := range e.listed(f) {
+		got = append(got, r.ID)
+	}
+	if !slices.Equal(got, want) {
+		e.Fatalf("list of %+v (tenant %v, principal %v) is %v, want %v", f, f.Tenant, f.Principal, got, want)
+	}
+}
+
+// listed reads all pages of a list.
+func (e *env) listed(f engine.Filter) (runs []history.Run) {
+	e.Helper()
+	for {
+		page, err := e.List(e.ctx, f)
+		e.ok(err)
+		if f.Limit > 0 && len(page.Runs) > f.Limit {
+			e.Fatalf("a page has %d runs, its limit is %d", len(page.Runs), f.Limit)
+		}
+		runs = append(runs, page.Runs...)
+		if f.After = page.Next; f.After == "" {
+			return runs
+		}
+	}
+}
+
+func listByTime(e *env) {
+	begin := e.Now()
+	for i := range 20 {
+		e.begin(fmt.Sprint("r", i))
+		e.clock.Advance(time.Millisecond * 3 / 4)
+	}
+	all := e.listed(engine.Filter{})
+	for _, d := range []time.Duration{-time.Hour, 0, 1, time.Millisecond, 4*time.Millisecond + 1, 7 * time.Millisecond, time.Hour} {
+		at := begin.Add(d)
+		e.listsOf(all, engine.Filter{CreatedFrom: at, Limit: 3})
+		e.listsOf(all, engine.Filter{CreatedBefore: at, Limit: 3})
+		e.listsOf(all, engine.Filter{CreatedFrom: at, CreatedBefore: at.Add(3 * time.Millisecond), Limit: 3})
+		e.listsOf(all, engine.Filter{CreatedFrom: at, Workflow: workflow, Statuses: []history.Status{history.StatusReady}})
+	}
+	e.listsOf(all, engine.Filter{CreatedBefore: 1})
+	e.listsOf(all, engine.Filter{CreatedFrom: math.MaxInt64})
+}
+
+func listWithoutDeleted(e *env) {
+	spec := specWith("gone")
+	spec.Tenant, spec.Principal, spec.Retention, spec.Tags = "acme", "alice", time.Second, map[string]string{"env": "prod"}
+	run, _, err := e.Start(e.ctx, history.Start{Spec: spec})
+	e.ok(err)
+	_, err = e.Cancel(e.ctx, run.ID, "", "")
+	e.ok(err)
+	e.clock.Advance(time.Second)
+	token, err := e.LeaseCleanup(e.ctx, "cleaner", ttl)
+	e.ok(err)
+	d, err := e.Delete(e.ctx, token, nil, []history.RunID{run.ID})
+	e.ok(err)
+	equal(e, "deleted", len(d.Deleted), 1)
+	for _, f := range []engine.Filter{
+		{},
+		{Tenant: &spec.Tenant},
+		{Workflow: workflow},
+		{Tenant: &spec.Tenant, Principal: &spec.Principal},
+		{Tags: spec.Tags},
+		{Statuses: []history.Status{history.StatusCanceled}},
+	} {
+		equal(e, "runs", len(e.listed(f)), 0)
 	}
 }
 

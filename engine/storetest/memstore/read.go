@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/oklog/ulid/v2"
 
@@ -181,6 +182,10 @@ func matches(f *engine.Filter, r *history.Run) bool {
 		if got, ok := r.Tags[k]; !ok || got != v {
 			return false
 		}
+	}
+	created := history.Time(r.ID.Time()) * history.Time(time.Millisecond)
+	if created < f.CreatedFrom-f.CreatedFrom%history.Time(time.Millisecond) || f.CreatedBefore != 0 && created >= f.CreatedBefore {
+		return false
 	}
 	return (f.Tenant == nil || r.Tenant == *f.Tenant) && (f.Principal == nil || r.Principal == *f.Principal) &&
 		(len(f.Statuses) == 0 || slices.Contains(f.Statuses, r.Status)) && (f.Workflow == "" || r.Workflow == f.Workflow) &&
