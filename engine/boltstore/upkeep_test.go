@@ -221,7 +221,7 @@ func TestStatsCountByStatusAndLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if st.Runs["ready"] != 3 || st.Runs["canceled"] != 1 || len(st.Lines) != 2 || st.FileBytes == 0 || st.Format != 2 {
+	if st.Runs["ready"] != 3 || st.Runs["canceled"] != 1 || len(st.Lines) != 2 || st.FileBytes == 0 || st.Format != 3 {
 		t.Errorf("stats are %+v", st)
 	}
 	if l := st.Lines[0]; l.Workflow != "w" || l.Version != 1 || l.Runs != 2 || l.Oldest < first.CreatedAt {
