@@ -44,7 +44,7 @@ task says, asks its questions in the terminal, and prints the result. While it w
 started again: the call goes on. Ctrl-C leaves the task running.
 
 Arguments are words NAME=VALUE, where the value gets the type that the tool declares, NAME:=JSON for anything else, or one
-JSON object with --args. Where stdin is no terminal, or with --no-input, questions are left open for: perdure answer.
+JSON object with --args. The server at --url gets the token in $PERDURE_TOKEN, where that is set. Where stdin is no terminal, or with --no-input, questions are left open for: perdure answer.
 
 Exit codes: 1 the tool reported an error or the task failed or was cancelled, 3 no such tool or task.`,
 		Example: `  perdure call folder_report path=.
@@ -88,7 +88,7 @@ func (a *app) call(ctx context.Context, args []string, flags callFlags) error {
 	}
 	defer func() { _ = client.Close() }() // the task goes on
 	if _, err := client.Session(ctx); err != nil {
-		return exit.New(exit.Unreachable, "does an MCP server listen there?", "%w", err)
+		return exit.New(exit.Unreachable, "does an MCP server listen there, and does it want a token in $PERDURE_TOKEN?", "%w", err)
 	}
 	task := &mcptasks.Task{TaskID: flags.resume}
 	if flags.resume == "" {
@@ -104,7 +104,13 @@ func (a *app) call(ctx context.Context, args []string, flags callFlags) error {
 
 // mcpClient is a client of the running server, or of the one at --url.
 func (a *app) mcpClient(ctx context.Context, flags callFlags) (*mcptasks.Client, error) {
-	transport := func() mcp.Transport { return &mcp.StreamableClientTransport{Endpoint: flags.url} }
+	remote, err := remoteHTTP(flags.url)
+	if err != nil {
+		return nil, err
+	}
+	transport := func() mcp.Transport {
+		return &mcp.StreamableClientTransport{Endpoint: flags.url, HTTPClient: remote}
+	}
 	if flags.url == "" {
 		local, err := a.client()
 		if err != nil {

@@ -138,3 +138,78 @@ func TestModes(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// With tokens, callers over the network are who their token says, and each sees its own tasks only. The local socket is the
+// owner's and needs none. A token is taken back by removing its line.
+func TestHTTPWithTokens(t *testing.T) {
+	p := newPlace(t, httpTools)
+	file := filepath.Join(p.folder, "tokens")
+	newToken := func(args ...string) string {
+		t.Helper()
+		out, err := p.command(append([]string{"token", "new", "--file", file}, args...)...).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	alice := newToken("alice", "--tenant", "acme")
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("%v (%v)", info, err)
+	}
+	p.start("serve", "--http", "127.0.0.1:0", "--auth-tokens", file)
+	url := p.server(0).MCP
+	bob := newToken("bob", "--tenant", "acme") // taken up by the running server
+	call := func(token string, args ...string) (string, error) {
+		cmd := p.command(append([]string{"call", "--url", url}, args...)...)
+		cmd.Env = append(cmd.Env, "PERDURE_TOKEN="+token)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	for _, token := range []string{"", "wrong", alice[:len(alice)-1]} {
+		if out, err := call(token, "hello", "name=you"); err == nil || strings.Contains(out, "hello you") {
+			t.Errorf("token %q: %s", token, out)
+		}
+	}
+	if code, _ := get(t, url); code != http.StatusUnauthorized {
+		t.Errorf("a GET without a token: %d", code)
+	}
+	if code, _ := get(t, strings.TrimSuffix(url, "/mcp")+"/readyz"); code != http.StatusOK {
+		t.Errorf("a probe needs no token: %d", code)
+	}
+	out, err := call(alice, "hello", "name=alice", "--detach")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	task := strings.TrimSpace(out)
+	run := p.run(func(r *admin.Run) bool { return r.Principal == "alice" })
+	if run.Tenant != "acme" {
+		t.Errorf("the run's tenant is %q", run.Tenant)
+	}
+	if out, err := call(alice, "--resume", task); err != nil || !strings.Contains(out, "hello alice") {
+		t.Errorf("alice: %v\n%s", err, out)
+	}
+	if out, err := call(bob, "--resume", task); err == nil || strings.Contains(out, "hello alice") {
+		t.Errorf("bob sees alice's task:\n%s", out)
+	}
+	if out, err := p.command("call", "hello", "name=owner").Output(); err != nil || string(out) != "hello owner\n" {
+		t.Errorf("over the socket: %v %q", err, out)
+	}
+	// Alice's line goes.
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(b), "\n")
+	if err := os.WriteFile(file, []byte(rest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := call(alice, "--resume", task); err == nil {
+		t.Errorf("a token without a line:\n%s", out)
+	}
+	if out, err := call(bob, "hello", "name=bob"); err != nil || !strings.Contains(out, "hello bob") {
+		t.Errorf("bob: %v\n%s", err, out)
+	}
+	if strings.Contains(string(b), alice) || strings.Contains(string(b), bob) {
+		t.Error("the file holds a token")
+	}
+}

@@ -25,8 +25,9 @@ server stays when the client leaves, because work goes on; it ends by itself onc
 unfinished run for 15 minutes, or by: perdure stop. Its log is server.log in the state folder. With --foreground
 this process is the server itself, and ends when its client leaves.
 
-With --http it is the server, in the foreground: MCP at /mcp, probes at /healthz and /readyz. There is no
-authentication, so it listens on loopback addresses only.
+With --http it is the server, in the foreground: MCP at /mcp, probes at /healthz and /readyz. Whoever reaches it can call
+every tool, so it listens on loopback addresses only. With --auth-tokens each caller must send one of the tokens in a file
+(see: perdure token new --help), sees only what it started itself, and any address will do; put TLS in front of it then.
 
 In every mode the local socket in the state folder serves the commands runs, show, call and so on. The folder and
 the socket are open to their owner only.
@@ -40,14 +41,15 @@ ends it at once. Either way nothing is lost: a step that was cut off runs again 
 does not.`
 
 func (a *app) serveCommand() *cobra.Command {
-	var address string
+	var o serve.Options
 	var foreground, socketOnly bool
-	var drain, idle time.Duration
+	var idle time.Duration
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the tools of a file to MCP clients, over stdio or HTTP",
 		Long:  serveLong,
 		Example: `  perdure serve --http 127.0.0.1:7337
+  perdure serve --http 0.0.0.0:7337 --auth-tokens /etc/perdure/tokens
   perdure serve --foreground --config /etc/perdure/perdure.yaml --state /var/lib/perdure --http 127.0.0.1:7337
 
   # in the configuration of an MCP client:
@@ -58,11 +60,9 @@ func (a *app) serveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o, err := a.serveOptions(address, log)
-			if err != nil {
+			if err := a.serveOptions(&o, log); err != nil {
 				return err
 			}
-			o.Drain = drain
 			if o.Guard, err = guardCommandLine(); err != nil {
 				return err
 			}
@@ -82,28 +82,37 @@ func (a *app) serveCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&address, "http", "", "serve HTTP on this loopback `ADDRESS`, such as 127.0.0.1:7337 (port 0: a free one)")
+	f.StringVar(&o.Address, "http", "", "serve HTTP on this `ADDRESS`, such as 127.0.0.1:7337 (port 0: a free one)")
+	f.StringVar(&o.AuthTokens, "auth-tokens", "", "with --http: callers need one of the tokens in this `FILE`")
+	f.BoolVar(&o.AllowAnonymous, "allow-anonymous", false, "with --http: listen beyond loopback, and let everybody call every tool")
 	f.BoolVar(&foreground, "foreground", false, "serve stdio in this process instead of relaying to a detached server")
 	f.BoolVar(&socketOnly, "socket", false, "serve the local socket only, in the foreground")
-	f.DurationVar(&drain, "drain", 50*time.Second, "the `TIME` that running steps have at the end")
+	f.DurationVar(&o.Drain, "drain", 50*time.Second, "the `TIME` that running steps have at the end")
 	f.DurationVar(&idle, "idle-exit", 0, "with --socket: end after this `TIME` without clients and unfinished runs")
 	return c
 }
 
-func (a *app) serveOptions(address string, log *slog.Logger) (serve.Options, error) {
-	o := serve.Options{Address: address, Version: version(), Log: log}
+// serveOptions fills in what the common flags say, and refuses what does not go together.
+func (a *app) serveOptions(o *serve.Options, log *slog.Logger) error {
+	o.Version, o.Log = version(), log
 	var err error
 	if o.Config, err = state.FindConfig(a.config); err != nil {
-		return o, err
+		return err
 	}
 	if o.Dir, err = state.Find(a.state, o.Config); err != nil {
-		return o, err
+		return err
 	}
-	if address != "" {
+	switch {
+	case o.Address != "":
 		o.Mode = serve.HTTP
-		_, err = serve.CheckAddress(address)
+		_, err = o.CheckAddress()
+	case o.AuthTokens != "" || o.AllowAnonymous:
+		err = exit.New(exit.Usage, "add --http ADDRESS", "--auth-tokens and --allow-anonymous are for callers over HTTP")
 	}
-	return o, err
+	if err == nil && o.AuthTokens != "" && o.AllowAnonymous {
+		err = exit.New(exit.Usage, "leave one out", "--auth-tokens and --allow-anonymous contradict each other")
+	}
+	return err
 }
 
 // idleExit is when a detached server ends by itself.

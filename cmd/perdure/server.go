@@ -11,6 +11,7 @@ import (
 	"github.com/perdure/perdure/cmd/perdure/internal/admin"
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
 	"github.com/perdure/perdure/cmd/perdure/internal/present"
+	"github.com/perdure/perdure/cmd/perdure/internal/serve"
 )
 
 func (a *app) statusCommand() *cobra.Command {
@@ -63,8 +64,8 @@ no unfinished run for 15 minutes.`,
 			if err != nil {
 				return err
 			}
-			o, err := a.serveOptions("", log)
-			if err != nil {
+			var o serve.Options
+			if err := a.serveOptions(&o, log); err != nil {
 				return err
 			}
 			launcher, err := a.launcher(c.Context(), o)

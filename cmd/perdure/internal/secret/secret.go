@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/perdure/perdure/cmd/perdure/internal/regular"
 	"github.com/perdure/perdure/cmd/perdure/internal/toolfile"
 )
 
@@ -59,14 +60,7 @@ func (v *Vault) read(name string, source toolfile.SecretSource) (string, error) 
 		}
 		return value, nil
 	}
-	info, err := os.Stat(source.File)
-	if err != nil {
-		return "", fmt.Errorf("secret %s: %w", name, err)
-	}
-	if info.Size() > maxFile || !info.Mode().IsRegular() {
-		return "", fmt.Errorf("secret %s: %s must be a regular file of at most %d bytes", name, source.File, maxFile)
-	}
-	data, err := os.ReadFile(source.File)
+	data, _, err := regular.Read(source.File, maxFile)
 	if err != nil {
 		return "", fmt.Errorf("secret %s: %w", name, err)
 	}

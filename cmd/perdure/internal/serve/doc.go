@@ -5,7 +5,8 @@
 //
 //   - tools: the file, loaded at start and again when it changes; a bad file leaves the old tools in place.
 //   - socket: the local socket with the administration (package admin) and MCP, for the folder's owner.
-//   - web: the TCP port, where one is asked for: /mcp, /healthz, /readyz. Loopback only.
+//   - web: the TCP port, where one is asked for: /mcp, /healthz, /readyz. Loopback only,
+//     unless callers have tokens (package tokens).
 //   - notifier: tells somebody when a question opens.
 //
 // # Rules

@@ -32,6 +32,10 @@ type Options struct {
 	Mode   Mode
 	// Address is the TCP address, for HTTP.
 	Address string
+	// AuthTokens is the file of the tokens that callers over HTTP must have (package tokens); empty: they need none.
+	AuthTokens string
+	// AllowAnonymous lets HTTP listen beyond the loopback interface without tokens.
+	AllowAnonymous bool
 	// In and Out are the client, for Stdio.
 	In  io.ReadCloser
 	Out io.WriteCloser
@@ -61,21 +65,26 @@ func (o *Options) storeOptions() *boltstore.Options {
 	return s
 }
 
-// CheckAddress refuses an address that is not on the loopback interface, and returns it in the form to listen on.
-// Without authentication, whoever reaches the port can call every tool.
-func CheckAddress(address string) (string, error) {
-	host, port, err := net.SplitHostPort(address)
+// CheckAddress refuses an address that is not on the loopback interface, unless callers have tokens or anybody may call, and
+// returns it in the form to listen on. Whoever reaches a port without authentication can call every tool.
+func (o *Options) CheckAddress() (string, error) {
+	host, port, err := net.SplitHostPort(o.Address)
 	if err != nil {
-		return "", exit.New(exit.Usage, "write HOST:PORT, such as 127.0.0.1:7337", "listen address %q: %w", address, err)
+		return "", exit.New(exit.Usage, "write HOST:PORT, such as 127.0.0.1:7337", "listen address %q: %w", o.Address, err)
 	}
 	if host == "localhost" {
 		host = "127.0.0.1"
 	}
-	ip, err := netip.ParseAddr(host)
-	if err != nil || !ip.IsLoopback() {
+	if o.AuthTokens == "" && !o.AllowAnonymous && !isLoopback(host) {
 		return "", exit.New(exit.Usage,
-			"use 127.0.0.1:"+port+"; to serve others, put a proxy that authenticates in front of it",
-			"will not listen on %s: the server has no authentication, so it listens on loopback addresses only", address)
+			"give each caller a token: --auth-tokens FILE\nor use 127.0.0.1:"+port+", with a proxy that authenticates in front of it\nor let everybody call every tool: --allow-anonymous",
+			"will not listen on %s without authentication: only on loopback addresses", o.Address)
 	}
 	return net.JoinHostPort(host, port), nil
+}
+
+// isLoopback reports whether a host is an address on the loopback interface. A name is none: it may mean another one tomorrow.
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
 }

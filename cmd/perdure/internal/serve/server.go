@@ -16,6 +16,7 @@ import (
 
 	"github.com/perdure/perdure/cmd/perdure/internal/admin"
 	"github.com/perdure/perdure/cmd/perdure/internal/runstep"
+	"github.com/perdure/perdure/cmd/perdure/internal/tokens"
 	"github.com/perdure/perdure/cmd/perdure/internal/toolflow"
 	"github.com/perdure/perdure/engine"
 	"github.com/perdure/perdure/engine/boltstore"
@@ -33,7 +34,8 @@ type server struct {
 	store   *boltstore.Store
 	engine  *engine.Engine
 	front   *mcptasks.Server
-	mcp     http.Handler // the front end over HTTP
+	mcp     http.Handler // the front end over HTTP, for the folder's owner
+	tokens  *tokens.File // of callers over the network; nil where they need none
 	tools   *tools
 	notify  *notifier
 	guard   *runstep.Guard // of the steps' programs; nil where none is asked for
@@ -95,6 +97,11 @@ func (s *server) open(ctx context.Context) (l listeners, err error) {
 	if err != nil {
 		return l, err
 	}
+	if s.opts.AuthTokens != "" {
+		if s.tokens, err = tokens.Open(s.opts.AuthTokens, s.opts.Log); err != nil {
+			return l, err
+		}
+	}
 	if s.store, err = boltstore.Open(s.opts.Dir.Database(), s.opts.storeOptions()); err != nil {
 		return l, err
 	}
@@ -111,10 +118,14 @@ func (s *server) open(ctx context.Context) (l listeners, err error) {
 	if err != nil {
 		return l, err
 	}
-	s.front, err = mcptasks.NewServer(s.engine, mcptasks.Options{
+	front := mcptasks.Options{
 		Implementation: &mcp.Implementation{Name: "perdure", Title: "Perdure", Version: s.opts.Version},
 		Logger:         log,
-	})
+	}
+	if s.tokens != nil {
+		front.Identify = s.tokens.Identify
+	}
+	s.front, err = mcptasks.NewServer(s.engine, front)
 	if err != nil {
 		return l, err
 	}
@@ -151,7 +162,11 @@ func (s *server) serve(ctx context.Context, l listeners) error {
 	g.Go(func() error { return serveHTTP(socket, l.socket) })
 	var web *http.Server
 	if l.tcp != nil {
-		web = &http.Server{Handler: s.webHandler(), ReadHeaderTimeout: 10 * time.Second, ErrorLog: s.errorLog()}
+		front, err := s.webMCP()
+		if err != nil {
+			return err
+		}
+		web = &http.Server{Handler: s.webHandler(front), ReadHeaderTimeout: 10 * time.Second, ErrorLog: s.errorLog()}
 		g.Go(func() error { return serveHTTP(web, l.tcp) })
 	}
 	g.Go(func() error { return s.tools.watch(gctx) })

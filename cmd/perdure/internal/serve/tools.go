@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"sync"
 	"time"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/perdure/perdure/cmd/perdure/internal/admin"
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
+	"github.com/perdure/perdure/cmd/perdure/internal/regular"
 	"github.com/perdure/perdure/cmd/perdure/internal/toolfile"
 	"github.com/perdure/perdure/cmd/perdure/internal/toolflow"
 	"github.com/perdure/perdure/engine"
@@ -41,9 +42,12 @@ type tools struct {
 // read reads the file and remembers its digest.
 func (t *tools) read() (*toolfile.File, error) {
 	path := t.server.opts.Config
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, exit.New(exit.NotFound, "write an example with: perdure init "+path, "tool file: %w", err)
+	data, err := toolfile.Read(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, exit.New(exit.NotFound, "write an example with: perdure init "+path, "%w", err)
+	case err != nil:
+		return nil, err
 	}
 	t.mu.Lock()
 	t.seen = sha256.Sum256(data)
@@ -59,11 +63,11 @@ func (t *tools) read() (*toolfile.File, error) {
 }
 
 // changed reports whether the file's bytes are not those of the last attempt. A file that cannot be read is not a new
-// one: an editor may be replacing it.
+// one: an editor may be replacing it. One that is never read is new, and refused.
 func (t *tools) changed() bool {
-	data, err := os.ReadFile(t.server.opts.Config)
+	data, err := toolfile.Read(t.server.opts.Config)
 	if err != nil {
-		return false
+		return errors.Is(err, regular.ErrKind) || errors.Is(err, regular.ErrSize)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

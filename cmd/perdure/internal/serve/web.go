@@ -7,11 +7,14 @@ import (
 	"net"
 	"net/http"
 
+	"github.com/modelcontextprotocol/go-sdk/auth"
+
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
+	"github.com/perdure/perdure/mcptasks"
 )
 
 func (s *server) listenTCP(ctx context.Context) (net.Listener, error) {
-	address, err := CheckAddress(s.opts.Address)
+	address, err := s.opts.CheckAddress()
 	if err != nil {
 		return nil, err
 	}
@@ -21,13 +24,27 @@ func (s *server) listenTCP(ctx context.Context) (net.Listener, error) {
 		return nil, exit.New(exit.Conflict, "choose another port, or 127.0.0.1:0 for a free one", "listen: %w", err)
 	}
 	s.mcpURL = "http://" + l.Addr().String() + "/mcp"
+	if host, _, err := net.SplitHostPort(address); err == nil && !isLoopback(host) {
+		s.opts.Log.Warn("HTTP beyond the loopback interface: what is sent, tokens too, can be read on the way unless a proxy adds TLS", "address", l.Addr().String())
+	}
 	return l, nil
 }
 
+// webMCP is the front end as callers over the network reach it: with a token, where there are any.
+func (s *server) webMCP() (http.Handler, error) {
+	if s.tokens == nil {
+		return s.mcp, nil
+	}
+	return s.front.Handler(mcptasks.HTTPOptions{
+		Auth:        s.tokens.Verify,
+		AuthOptions: &auth.RequireBearerTokenOptions{AllowMissingExpiration: true}, // a token is good while it has its line
+	})
+}
+
 // webHandler serves the TCP port: MCP and the probes, nothing else.
-func (s *server) webHandler() http.Handler {
+func (s *server) webHandler(front http.Handler) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/mcp", s.mcp)
+	mux.Handle("/mcp", front)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		if err := s.ready(r.Context()); err != nil {

@@ -2,9 +2,9 @@ package toolfile
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 
+	"github.com/perdure/perdure/cmd/perdure/internal/regular"
 	"github.com/perdure/perdure/cmd/perdure/internal/template"
 )
 
@@ -14,11 +14,20 @@ func Load(path string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tool file %s: %w", path, err)
 	}
-	data, err := os.ReadFile(path)
+	data, err := Read(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, data, filepath.Dir(absolute))
+}
+
+// Read reads the bytes of a tool file: a regular file, of no more bytes than Parse takes.
+func Read(path string) ([]byte, error) {
+	data, _, err := regular.Read(path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("tool file: %w", err)
 	}
-	return Parse(path, data, filepath.Dir(absolute))
+	return data, nil
 }
 
 // Parse reads the text of a tool file. name stands in problems; dir is the absolute folder that relative paths in the
