@@ -22,6 +22,8 @@ type Server struct {
 	Loads     int    `json:"loads"`
 	LoadError string `json:"loadError,omitempty"`
 	Tools     []Tool `json:"tools"`
+	// Goroutines is how many there are now: a number that grows for hours while the work does not is a leak.
+	Goroutines int `json:"goroutines"`
 }
 
 // Tool is a tool as it is offered now.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -259,5 +260,6 @@ func (s *server) describe() admin.Server {
 	return admin.Server{
 		PID: os.Getpid(), Version: s.opts.Version, Config: s.opts.Config, State: s.opts.Dir.Path, Started: s.started.UTC(),
 		Mode: string(s.opts.Mode), MCP: s.mcpURL, Loads: loads, LoadError: loadErr, Tools: s.tools.list(),
+		Goroutines: runtime.NumGoroutine(),
 	}
 }
