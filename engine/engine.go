@@ -39,6 +39,10 @@ func New(store Store, opts Options) (*Engine, error) {
 	if store == nil {
 		return nil, fmt.Errorf("new engine: the store is nil: %w", history.ErrInvalid)
 	}
+	store, err := WithCodecs(store, opts.Codecs...)
+	if err != nil {
+		return nil, fmt.Errorf("new engine: %w", err)
+	}
 	e := &Engine{store: store, opts: opts.withDefaults(), code: newRegistry(), hub: newHub(), done: make(chan struct{})}
 	if err := e.Register(e.opts.Workflows...); err != nil {
 		return nil, err

@@ -78,6 +78,9 @@ func (e *Engine) checkAnswer(ctx context.Context, id history.RunID, key string, 
 		if open[i].Key != key || open[i].Method != history.MethodQuestion {
 			continue
 		}
+		if err := open[i].Readable(); err != nil {
+			return a, err
+		}
 		var q workflow.Question
 		if err := json.Unmarshal(open[i].Body, &q); err != nil {
 			return a, fmt.Errorf("decode question: %w", err)

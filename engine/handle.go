@@ -27,10 +27,14 @@ func (h *Handle[Out]) ID() history.RunID { return h.id }
 
 // Result waits until the run is over and returns its result. A run that failed or was canceled gives a *RunError.
 // When ctx ends the run goes on.
+// A result that was erased matches history.ErrErased, one that this process cannot decode history.ErrKey.
 func (h *Handle[Out]) Result(ctx context.Context) (Out, error) {
 	var out Out
 	end, err := h.engine.Await(ctx, h.id)
 	if err != nil {
+		return out, fmt.Errorf("result of run %s: %w", h.id, err)
+	}
+	if err := end.Readable(); err != nil {
 		return out, fmt.Errorf("result of run %s: %w", h.id, err)
 	}
 	if end.Kind != history.RunCompleted {

@@ -159,8 +159,8 @@ func (e *Engine) generation(ctx context.Context, run *history.Run, seq uint64) (
 		case ev.Kind == history.RunContinued:
 			events = nil
 		}
-		if ev.PayloadErased {
-			return nil, fmt.Errorf("the payload of event %d was erased: %w", ev.Seq, history.ErrInvalid)
+		if err := ev.Readable(); err != nil {
+			return nil, fmt.Errorf("%w: %w", history.ErrInvalid, err)
 		}
 		events = append(events, ev)
 	}

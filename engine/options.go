@@ -17,6 +17,10 @@ type Options struct {
 	Worker worker.Options
 	// WithoutWorker makes an engine that executes nothing: others do.
 	WithoutWorker bool
+	// Codecs stand between the payloads of runs and the store, in the order in which they encode: compression before
+	// encryption. See WithCodecs. Without the codecs that a run was written with, its payloads cannot be read, and the run is
+	// blocked when it has to be replayed.
+	Codecs []workflow.Codec
 	// MaxInput bounds the bytes of an input, a signal and an answer (default 2 MiB).
 	MaxInput int
 	// Retention says when finished runs leave the store.

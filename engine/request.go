@@ -40,6 +40,8 @@ func (e *Engine) Request(ctx context.Context, id history.RunID, s SignalRequest)
 			switch {
 			case err != nil:
 				return fail(err)
+			case ev.Kind == history.Replied && ev.Key == s.ID && ev.Readable() != nil:
+				return fail(ev.Readable())
 			case ev.Kind == history.Replied && ev.Key == s.ID && ev.Failure != nil:
 				return nil, &RequestError{Name: s.Name, Failure: ev.Failure}
 			case ev.Kind == history.Replied && ev.Key == s.ID:
@@ -76,6 +78,9 @@ func (e *Engine) Decide(ctx context.Context, id history.RunID, step history.Posi
 	case "complete":
 		if !json.Valid(result) {
 			return fail(fmt.Errorf("the result is not JSON: %w", history.ErrInvalid))
+		}
+		if err := e.checkSize("result", result); err != nil {
+			return fail(err)
 		}
 	default:
 		return fail(fmt.Errorf("want retry, complete or fail: %w", history.ErrInvalid))

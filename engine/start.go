@@ -119,9 +119,10 @@ func inputDigest(input []byte) history.Digest {
 	return history.Sum(input)
 }
 
+// checkSize returns a *history.SizeError for what is over MaxInput.
 func (e *Engine) checkSize(what string, b []byte) error {
 	if len(b) > e.opts.MaxInput {
-		return fmt.Errorf("the %s has %d bytes, at most %d are allowed: %w", what, len(b), e.opts.MaxInput, history.ErrTooLarge)
+		return &history.SizeError{What: "the " + what, Size: len(b), Max: e.opts.MaxInput}
 	}
 	return nil
 }

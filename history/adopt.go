@@ -108,7 +108,7 @@ func (s *Start) Rows() Rows {
 	for i := range s.Adopt {
 		e := &s.Adopt[i]
 		if e.Kind == SignalReceived && e.Key != "" {
-			r.Signals = append(r.Signals, InboxItem{Kind: InboxSignal, Name: e.Name, Key: e.Key, Payload: e.Payload})
+			r.Signals = append(r.Signals, InboxItem{Kind: InboxSignal, Name: e.Name, Key: e.Key, Payload: e.Payload, Content: e.Content})
 		}
 		if e.Kind.OfRun() {
 			continue

@@ -60,6 +60,9 @@ func Outcome(child *Spec, e *Event) InboxItem {
 
 // SignalDigest is the identity of a signal's content: what makes a repeated id a duplicate.
 func SignalDigest(i *InboxItem) Digest {
+	if !i.Content.IsZero() {
+		return i.Content
+	}
 	b := make([]byte, 0, 2+len(i.Name)+1+len(i.Payload))
 	b = append(b, byte(i.Kind))
 	b = append(b, i.Name...)

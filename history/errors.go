@@ -26,6 +26,12 @@ var (
 	ErrInboxMoved = errors.New("inbox has moved on")
 	// ErrTooLarge: a value is over its limit.
 	ErrTooLarge = errors.New("too large")
+	// ErrKey: a payload is encoded in a way that this process cannot decode: it has not the key.
+	ErrKey = errors.New("the payload cannot be decoded here")
+	// ErrErased: a payload was erased.
+	ErrErased = errors.New("the payload was erased")
+	// ErrHeld: a legal hold forbids it.
+	ErrHeld = errors.New("under a legal hold")
 	// ErrReadOnly: the store was opened for reading only.
 	ErrReadOnly = errors.New("store is read-only")
 	// ErrClosed: the store is closed.

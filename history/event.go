@@ -55,4 +55,8 @@ type Event struct {
 	Payload json.RawMessage `cbor:"-" json:"payload,omitempty"`
 	// PayloadErased says that a payload was there and was erased.
 	PayloadErased bool `cbor:"-" json:"payloadErased,omitempty"`
+	// Sealed says that the payload, or a text, is there and that this process cannot decode it.
+	Sealed *Sealed `cbor:"-" json:"sealed,omitempty"`
+	// Content is the digest of a received signal's content that an adopting run remembers: see InboxItem.Content.
+	Content Digest `cbor:"-" json:"-"`
 }

@@ -190,6 +190,16 @@ type InboxItem struct {
 	Message    string    `cbor:"9,keyasint,omitempty" json:"message,omitempty"`
 	// MovedTo is where a dead letter was sent on to.
 	MovedTo RunID `cbor:"10,keyasint,omitzero" json:"movedTo,omitzero"`
+	// EncodedFor is the run that the payload was encoded for, where it is another than the one that has the item.
+	EncodedFor RunID `cbor:"11,keyasint,omitzero" json:"-"`
+	// Content is the digest of a signal's content, where the stored bytes do not tell it: it is a keyed one where payloads are
+	// encrypted. See SignalDigest.
+	Content Digest `cbor:"12,keyasint,omitzero" json:"-"`
+	// Erased says that a payload was there and was erased.
+	Erased bool `cbor:"13,keyasint,omitempty" json:"payloadErased,omitempty"`
+
+	// Sealed says that the payload, or a text, is there and that this process cannot decode it.
+	Sealed *Sealed `cbor:"-" json:"sealed,omitempty"`
 }
 
 // DeadLetter reports whether an item that no event consumed is shown as a dead letter: a signal that was not sent on.
@@ -201,7 +211,13 @@ func (i *InboxItem) Again(from RunID, by string) InboxItem {
 	if by != "" {
 		text += ", sent on by " + by
 	}
-	return InboxItem{Kind: i.Kind, Name: i.Name, Key: i.Key, Payload: i.Payload, By: i.By, Message: text}
+	again := InboxItem{
+		Kind: i.Kind, Name: i.Name, Key: i.Key, Payload: i.Payload, By: i.By, Message: text, Content: i.Content, EncodedFor: i.EncodedFor,
+	}
+	if again.EncodedFor == (RunID{}) && Enveloped(i.Payload) {
+		again.EncodedFor = from
+	}
+	return again
 }
 
 // Timer is a row of the timer index: it wakes a run at an instant. Firing is idempotent, because the run decides
@@ -225,6 +241,9 @@ type Interrupt struct {
 	Deadline Time `cbor:"6,keyasint,omitempty" json:"deadline,omitempty"`
 	// OperatorOnly hides the question from the run's client: only an operator answers it.
 	OperatorOnly bool `cbor:"7,keyasint,omitempty" json:"operatorOnly,omitempty"`
+
+	// Sealed says that the body is there and that this process cannot decode it.
+	Sealed *Sealed `cbor:"-" json:"sealed,omitempty"`
 }
 
 // MethodQuestion is the method of a question that package workflow's Ask raises; its body is a workflow.Question.

@@ -38,6 +38,10 @@ func (s *Server) protocolError(ctx context.Context, op string, err error) error 
 	case errors.Is(err, history.ErrConflict):
 		return invalidParams("the idempotency key was used before with another tool or other arguments")
 	case errors.Is(err, history.ErrTooLarge):
+		var size *history.SizeError
+		if errors.As(err, &size) {
+			return invalidParams("too large: %s", size.Error())
+		}
 		return invalidParams("too large: the arguments or the answer are over the server's limit")
 	case errors.Is(err, history.ErrInvalid):
 		s.opts.Logger.WarnContext(ctx, "request refused", "operation", op, "error", err)
@@ -47,6 +51,8 @@ func (s *Server) protocolError(ctx context.Context, op string, err error) error 
 	}
 	s.opts.Logger.ErrorContext(ctx, "request failed", "operation", op, "error", err)
 	switch {
+	case errors.Is(err, history.ErrKey):
+		return internalError("the task is encrypted with a key that the server does not have")
 	case errors.Is(err, history.ErrFull):
 		return internalError("the server has no space left; nothing was changed")
 	case errors.Is(err, history.ErrClosed), errors.Is(err, history.ErrFailed):

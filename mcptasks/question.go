@@ -14,6 +14,9 @@ import (
 // inputRequest renders an open question for a client. It is a pure function of the question's body, so the bytes under
 // a key are the same at every poll: clients refuse a question that changes.
 func inputRequest(in *history.Interrupt) (InputRequest, error) {
+	if err := in.Readable(); err != nil {
+		return InputRequest{}, err
+	}
 	if in.Method != history.MethodQuestion {
 		params := json.RawMessage(in.Body)
 		if len(params) == 0 {

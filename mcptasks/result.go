@@ -21,6 +21,9 @@ type resultShape struct {
 
 // toolResult returns the tool's result of a run that is over and not failed for the protocol.
 func (v *view) toolResult(shape resultShape) (json.RawMessage, error) {
+	if v.outcome != nil && v.outcome.Sealed != nil {
+		return nil, fmt.Errorf("run %s: %w", v.run.ID, v.outcome.Readable())
+	}
 	if f := v.failure(); f != nil {
 		return encodeResult(&mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: f.Error()}}}, shape)
 	}

@@ -22,6 +22,8 @@ type held struct {
 	token history.Token
 	claim history.Claim
 	exec  *kernel.Execution
+	// unread is why the history cannot be replayed here; nil where it can.
+	unread error
 	// warned says that the log has been told of the history's length.
 	warned bool
 
@@ -64,6 +66,10 @@ func (h *held) drive(ctx context.Context) {
 		h.giveUp(ctx, fmt.Errorf("load: %w", err))
 		return
 	}
+	if err := h.readable(&in); err != nil {
+		h.block(ctx, err)
+		return
+	}
 	for {
 		a := h.advance(in)
 		again, err := h.act(ctx, &a)
@@ -80,6 +86,10 @@ func (h *held) drive(ctx context.Context) {
 		}
 		if h.isGone() {
 			h.discard()
+			return
+		}
+		if err := h.readable(&in); err != nil {
+			h.block(ctx, err)
 			return
 		}
 	}
@@ -101,12 +111,20 @@ func (h *held) load(ctx context.Context) (kernel.Input, error) {
 		return in, fmt.Errorf("no code for %s v%d", h.run.Workflow, h.run.Version)
 	}
 	if e := h.claim.Fresh; e != nil {
+		if h.unread = e.Readable(); h.unread != nil {
+			return in, nil
+		}
 		h.exec = kernel.New(&h.run, []history.Event{*e}, fn, h.w.opts.Kernel)
 		return in, nil
 	}
 	events, err := h.history(ctx)
 	if err != nil {
 		return in, err
+	}
+	for i := range events {
+		if h.unread = events[i].Readable(); h.unread != nil {
+			return in, nil
+		}
 	}
 	h.exec = kernel.New(&h.run, events, fn, h.w.opts.Kernel)
 	return in, nil
@@ -205,6 +223,36 @@ func (h *held) act(ctx context.Context, a *kernel.Activation) (again bool, err e
 	h.stop(a.Stop)
 	h.start(ctx, a.Start)
 	return true, nil
+}
+
+// readable returns why the run cannot go on with what is stored of it: a payload was erased, or this process has not the
+// key for it. Nothing is lost by that, and trying again at once would not help.
+func (h *held) readable(in *kernel.Input) error {
+	if h.unread != nil {
+		return h.unread
+	}
+	for i := range in.Inbox {
+		if err := in.Inbox[i].Readable(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// block gives the run up until somebody resumes it, or a store is opened by a process that can read it.
+func (h *held) block(ctx context.Context, why error) {
+	h.w.opts.Log.Error("run is blocked: its payloads cannot be read here", "run", h.id, "workflow", h.run.Workflow,
+		"version", h.run.Version, "reason", why)
+	_, err := h.w.store.Commit(ctx, history.Batch{
+		Run: h.id, Token: h.token, After: h.run.Seq, Head: h.run.Head, InboxSeen: h.run.InboxSeen,
+		Next: history.NextBlocked, Reason: why.Error(),
+	})
+	if err != nil {
+		h.giveUp(ctx, fmt.Errorf("commit: %w", err))
+		return
+	}
+	h.end()
+	h.discard()
 }
 
 // failTooLarge ends a run whose batch no store will ever take: trying again would not help.
