@@ -102,7 +102,7 @@ func TestWorkflowCallsATaskOfAnotherServer(t *testing.T) {
 	if got := local.call(c, "call-missing"); !strings.Contains(got, "unknown tool") {
 		t.Errorf("%q", got)
 	}
-	page, err := remote.engine.List(t.Context(), engine.Filter{})
+	page, err := remote.engine.List(soon(t), engine.Filter{})
 	if err != nil || len(page.Runs) != 2 {
 		t.Errorf("%d runs on the other server, want 2 (%v)", len(page.Runs), err)
 	}
@@ -210,7 +210,7 @@ func cancelRemote(t *testing.T, held bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	theirs, err := ulid.ParseStrict(<-started)
+	theirs, err := ulid.ParseStrict(within(t, started))
 	if err != nil {
 		t.Fatal(err)
 	}

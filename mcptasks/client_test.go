@@ -79,7 +79,7 @@ func (h *harness) startTask(c *Client, r CallRequest) *Task {
 	if r.Tool == "" {
 		r.Tool, r.Arguments = "job", map[string]any{"n": 1}
 	}
-	out, err := c.Call(h.Context(), r)
+	out, err := c.Call(soon(h), r)
 	if err != nil {
 		h.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestClientDrivesATaskToItsEnd(t *testing.T) {
 			h.engine.complete(task.TaskID, `{"deleted":3}`)
 		}()
 		var seen []TaskStatus
-		res, err := c.Wait(t.Context(), task, WaitOptions{OnChange: func(d *DetailedTask) { seen = append(seen, d.Status) }})
+		res, err := c.Wait(soon(t), task, WaitOptions{OnChange: func(d *DetailedTask) { seen = append(seen, d.Status) }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestClientDrivesATaskToItsEnd(t *testing.T) {
 			t.Errorf("saw %v", seen)
 		}
 		// A client that has only the id gets the same.
-		again, err := c.Resume(t.Context(), task.TaskID, WaitOptions{})
+		again, err := c.Resume(soon(t), task.TaskID, WaitOptions{})
 		if err != nil || textOf(t, again) != `{"deleted":3}` {
 			t.Errorf("%+v, %v", again, err)
 		}
@@ -128,37 +128,37 @@ func TestClientDrivesATaskToItsEnd(t *testing.T) {
 func TestClientErrors(t *testing.T) {
 	transports(t, func(t *testing.T, h *harness, dial Dial, version string) {
 		c := newTestClient(t, dial, ClientOptions{Version: version})
-		if _, err := c.Get(t.Context(), "unknown"); !errors.Is(err, ErrTaskNotFound) {
+		if _, err := c.Get(soon(t), "unknown"); !errors.Is(err, ErrTaskNotFound) {
 			t.Errorf("unknown: %v", err)
 		}
-		if _, err := c.Resume(t.Context(), newTaskID(), WaitOptions{}); !errors.Is(err, ErrTaskNotFound) || errors.Is(err, ErrTaskExpired) {
+		if _, err := c.Resume(soon(t), newTaskID(), WaitOptions{}); !errors.Is(err, ErrTaskNotFound) || errors.Is(err, ErrTaskExpired) {
 			t.Errorf("resume unknown: %v", err)
 		}
 		var wire *jsonrpc.Error
-		if _, err := c.Call(t.Context(), CallRequest{Tool: "nope"}); !errors.As(err, &wire) || wire.Code != jsonrpc.CodeInvalidParams {
+		if _, err := c.Call(soon(t), CallRequest{Tool: "nope"}); !errors.As(err, &wire) || wire.Code != jsonrpc.CodeInvalidParams {
 			t.Errorf("unknown tool: %v", err)
 		}
 		failed := h.startTask(c, CallRequest{})
 		h.engine.fail(failed.TaskID, &history.Failure{Kind: history.FailureProtocol, Code: 42, Message: "no", Data: []byte(`{"a":1}`)})
 		var tf *TaskFailedError
-		if _, err := c.Wait(t.Context(), failed, WaitOptions{}); !errors.As(err, &tf) || tf.Code != 42 || tf.Message != "no" || string(tf.Data) != `{"a":1}` {
+		if _, err := c.Wait(soon(t), failed, WaitOptions{}); !errors.As(err, &tf) || tf.Code != 42 || tf.Message != "no" || string(tf.Data) != `{"a":1}` {
 			t.Errorf("failed: %v", err)
 		}
 		tool := h.startTask(c, CallRequest{})
 		h.engine.fail(tool.TaskID, &history.Failure{Kind: history.FailureApplication, Message: "disk is full"})
-		if r, err := c.Wait(t.Context(), tool, WaitOptions{}); err != nil || !r.IsError || textOf(t, r) != "disk is full" {
+		if r, err := c.Wait(soon(t), tool, WaitOptions{}); err != nil || !r.IsError || textOf(t, r) != "disk is full" {
 			t.Errorf("tool error: %+v, %v", r, err)
 		}
 		stopped := h.startTask(c, CallRequest{})
-		if err := c.Cancel(t.Context(), stopped.TaskID); err != nil {
+		if err := c.Cancel(soon(t), stopped.TaskID); err != nil {
 			t.Fatal(err)
 		}
 		h.engine.cancelled(stopped.TaskID)
-		if _, err := c.Wait(t.Context(), stopped, WaitOptions{}); !errors.Is(err, ErrTaskCancelled) {
+		if _, err := c.Wait(soon(t), stopped, WaitOptions{}); !errors.Is(err, ErrTaskCancelled) {
 			t.Errorf("cancelled: %v", err)
 		}
 		slow := h.startTask(c, CallRequest{})
-		if _, err := c.Wait(t.Context(), slow, WaitOptions{Timeout: 30 * time.Millisecond}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := c.Wait(soon(t), slow, WaitOptions{Timeout: 30 * time.Millisecond}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("timeout: %v", err)
 		}
 	})
@@ -173,7 +173,7 @@ func TestClientKnowsAnExpiredTask(t *testing.T) {
 	h.engine.mu.Lock()
 	h.engine.clock = old
 	h.engine.mu.Unlock()
-	_, err := c.Resume(t.Context(), task.TaskID, WaitOptions{OnChange: func(*DetailedTask) { h.engine.purge(task.TaskID) }})
+	_, err := c.Resume(soon(t), task.TaskID, WaitOptions{OnChange: func(*DetailedTask) { h.engine.purge(task.TaskID) }})
 	if !errors.Is(err, ErrTaskExpired) || !errors.Is(err, ErrTaskNotFound) {
 		t.Errorf("%v", err)
 	}
@@ -203,7 +203,7 @@ func TestClientAnswersEachKeyOnceAndAgainWhereItWasRefused(t *testing.T) {
 		})
 		h.engine.complete(task.TaskID, "1")
 	}()
-	if _, err := c.Wait(t.Context(), task, WaitOptions{}); err != nil {
+	if _, err := c.Wait(soon(t), task, WaitOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if calls.Load() != 2 {
@@ -217,16 +217,16 @@ func TestClientWithoutAHandler(t *testing.T) {
 	task := h.startTask(asker, CallRequest{})
 	h.engine.ask(task.TaskID, "q", confirmQuestion())
 	mute := h.client(ClientOptions{})
-	if _, err := mute.Wait(t.Context(), task, WaitOptions{}); !errors.Is(err, ErrNoAnswer) {
+	if _, err := mute.Wait(soon(t), task, WaitOptions{}); !errors.Is(err, ErrNoAnswer) {
 		t.Errorf("%v", err)
 	}
 	go func() {
-		if err := asker.Update(t.Context(), task.TaskID, map[string]any{"q": &mcp.ElicitResult{Action: "decline"}}); err != nil {
+		if err := asker.Update(soon(t), task.TaskID, map[string]any{"q": &mcp.ElicitResult{Action: "decline"}}); err != nil {
 			t.Error(err)
 		}
 		h.engine.complete(task.TaskID, `"kept"`)
 	}()
-	if r, err := mute.Wait(t.Context(), task, WaitOptions{LeaveQuestions: true}); err != nil || textOf(t, r) != "kept" {
+	if r, err := mute.Wait(soon(t), task, WaitOptions{LeaveQuestions: true}); err != nil || textOf(t, r) != "kept" {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if a := h.engine.get(task.TaskID).answers["q"]; a.Action != workflow.Decline {
@@ -246,15 +246,15 @@ func TestQuestionAnsweredElsewhereIsTakenBack(t *testing.T) {
 	task := h.startTask(c, CallRequest{})
 	h.engine.ask(task.TaskID, "q", confirmQuestion())
 	go func() {
-		<-asked
+		within(t, asked)
 		a := workflow.Answer{Action: workflow.Accept, Content: []byte(`{"confirm":true}`)}
-		if err := h.engine.Answer(t.Context(), h.engine.get(task.TaskID).run.ID, "q", a, "operator"); err != nil {
+		if err := h.engine.Answer(soon(t), h.engine.get(task.TaskID).run.ID, "q", a, "operator"); err != nil {
 			t.Error(err)
 		}
-		<-withdrawn
+		within(t, withdrawn)
 		h.engine.complete(task.TaskID, "1")
 	}()
-	if _, err := c.Wait(t.Context(), task, WaitOptions{}); err != nil {
+	if _, err := c.Wait(soon(t), task, WaitOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -279,7 +279,7 @@ func TestClientSurvivesALostServer(t *testing.T) {
 	down.Store(true)
 	result := make(chan error, 1)
 	go func() {
-		_, err := c.Wait(t.Context(), task, WaitOptions{})
+		_, err := c.Wait(soon(t), task, WaitOptions{})
 		result <- err
 	}()
 	h.engine.complete(task.TaskID, "1")
@@ -289,7 +289,7 @@ func TestClientSurvivesALostServer(t *testing.T) {
 	case <-time.After(300 * time.Millisecond):
 	}
 	down.Store(false)
-	if err := <-result; err != nil {
+	if err := within(t, result); err != nil {
 		t.Fatal(err)
 	}
 	if dials.Load() < 2 {
@@ -310,7 +310,7 @@ func TestClientGivesUpWhereItIsRefused(t *testing.T) {
 		c := newTestClient(t, func(context.Context) (mcp.Transport, error) {
 			return &mcp.StreamableClientTransport{Endpoint: srv}, nil
 		}, ClientOptions{})
-		if _, err := c.Get(t.Context(), "x"); err == nil || !strings.Contains(err.Error(), http.StatusText(status)) {
+		if _, err := c.Get(soon(t), "x"); err == nil || !strings.Contains(err.Error(), http.StatusText(status)) {
 			t.Errorf("%v", err)
 		}
 		if requests.Load() > 4 { // discover, initialize, and no more
@@ -321,7 +321,7 @@ func TestClientGivesUpWhereItIsRefused(t *testing.T) {
 
 func TestClientUnreachable(t *testing.T) {
 	c := newTestClient(t, func(context.Context) (mcp.Transport, error) { return nil, errors.New("no route") }, ClientOptions{Unreachable: time.Millisecond})
-	if _, err := c.Get(t.Context(), "x"); err == nil || !strings.Contains(err.Error(), "no route") {
+	if _, err := c.Get(soon(t), "x"); err == nil || !strings.Contains(err.Error(), "no route") {
 		t.Errorf("%v", err)
 	}
 }
@@ -332,7 +332,7 @@ func TestPlainResultIsNoTask(t *testing.T) {
 			return textResult("plain"), nil, nil
 		})
 		c := newTestClient(t, dial, ClientOptions{Version: version})
-		out, err := c.Call(t.Context(), CallRequest{Tool: "plain"})
+		out, err := c.Call(soon(t), CallRequest{Tool: "plain"})
 		if err != nil || out.Task != nil || textOf(t, out.Result) != "plain" {
 			t.Errorf("%+v, %v", out, err)
 		}
@@ -347,7 +347,7 @@ func TestStdioLimits(t *testing.T) {
 		"large": map[string]any{"size": strings.Repeat("x", 2000)},
 		"deep":  nested(200),
 	} {
-		if _, err := c.Call(t.Context(), CallRequest{Tool: "job", Arguments: args}); !errors.As(err, &wire) || wire.Code != jsonrpc.CodeInvalidRequest {
+		if _, err := c.Call(soon(t), CallRequest{Tool: "job", Arguments: args}); !errors.As(err, &wire) || wire.Code != jsonrpc.CodeInvalidRequest {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -368,7 +368,7 @@ func TestStdioCaller(t *testing.T) {
 	fromServer, out := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- h.server.ServeTransport(t.Context(), wiretest.New(t).Transport(h.server.lines(in, out)), Caller{Tenant: "acme", Principal: "alice"})
+		ended <- h.server.ServeTransport(soon(t), wiretest.New(t).Transport(h.server.lines(in, out)), Caller{Tenant: "acme", Principal: "alice"})
 		out.Close()
 	}()
 	c := newTestClient(t, func(context.Context) (mcp.Transport, error) {
@@ -381,10 +381,10 @@ func TestStdioCaller(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := <-ended; err != nil {
+	if err := within(t, ended); err != nil {
 		t.Errorf("the connection ended with %v", err)
 	}
-	if _, err := c.Get(t.Context(), task.TaskID); err == nil || !strings.Contains(err.Error(), "closed") {
+	if _, err := c.Get(soon(t), task.TaskID); err == nil || !strings.Contains(err.Error(), "closed") {
 		t.Errorf("after Close: %v", err)
 	}
 }

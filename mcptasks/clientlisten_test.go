@@ -18,7 +18,7 @@ func TestClientListens(t *testing.T) {
 		unknown := newTaskID()
 		var refused string
 		seen := map[string][]TaskStatus{}
-		for d, err := range c.Listen(t.Context(), one.TaskID, unknown, two.TaskID) {
+		for d, err := range c.Listen(soon(t), one.TaskID, unknown, two.TaskID) {
 			switch {
 			case version == revision2025:
 				if !errors.Is(err, errNoSubscriptions) {
@@ -71,7 +71,7 @@ func TestClientListensAgainWhereTheStreamBreaks(t *testing.T) {
 	task := h.startTask(c, CallRequest{})
 	n := 0
 	var last DetailedTask
-	for d, err := range c.Listen(t.Context(), task.TaskID) {
+	for d, err := range c.Listen(soon(t), task.TaskID) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestClientLeavesASubscription(t *testing.T) {
 func leaveSubscription(t *testing.T, h *harness, dial Dial) {
 	c := newTestClient(t, dial, ClientOptions{})
 	task := h.startTask(c, CallRequest{})
-	for range c.Listen(t.Context(), task.TaskID) {
+	for range c.Listen(soon(t), task.TaskID) {
 		break
 	}
 	h.engine.waiting(0)
@@ -127,7 +127,7 @@ func leaveSubscription(t *testing.T, h *harness, dial Dial) {
 	if err := mcp.AddSendingCustomMethod[*listenParams, *mcp.SubscriptionsListenResult](bad.mcp, "unused"); err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range bad.Listen(t.Context(), task.TaskID) {
+	for _, err := range bad.Listen(soon(t), task.TaskID) {
 		if err == nil || !strings.Contains(err.Error(), ExtensionID) {
 			t.Errorf("%v", err)
 		}

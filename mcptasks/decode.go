@@ -56,7 +56,7 @@ func paramsOf(method string) any {
 		return &mcp.SetLoggingLevelParams{}
 	case "notifications/progress":
 		return &mcp.ProgressNotificationParams{}
-	case "notifications/cancelled":
+	case notificationCancelled:
 		return &mcp.CancelledParams{}
 	}
 	return nil

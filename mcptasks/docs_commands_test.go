@@ -93,7 +93,7 @@ func TestDocumentedCommands(t *testing.T) {
 	},
 	) {
 		t.Helper()
-		c := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", strings.ReplaceAll(command, "http://127.0.0.1:7337", url))
+		c := exec.CommandContext(soon(t), "bash", "-euo", "pipefail", "-c", strings.ReplaceAll(command, "http://127.0.0.1:7337", url))
 		c.Env = append(os.Environ(), "TASK="+task, "no_proxy=127.0.0.1")
 		out, err := c.CombinedOutput()
 		if err != nil {
@@ -113,7 +113,7 @@ func TestDocumentedCommands(t *testing.T) {
 		return r
 	}
 	created := call(commands[0], "")
-	run, err := eng.RunByTask(t.Context(), created.TaskID)
+	run, err := eng.RunByTask(soon(t), created.TaskID)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -331,6 +331,17 @@ func (e *fakeEngine) setFault(err error) {
 	}
 }
 
+// all are the runs as they stand, in no order.
+func (e *fakeEngine) all() []fakeRun {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var runs []fakeRun
+	for _, r := range e.runs {
+		runs = append(runs, *r)
+	}
+	return runs
+}
+
 func (e *fakeEngine) get(taskID string) fakeRun {
 	e.mu.Lock()
 	defer e.mu.Unlock()

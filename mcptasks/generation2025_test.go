@@ -184,7 +184,7 @@ func TestOlderGenerationLifecycle(t *testing.T) {
 	h.engine.waiting(2) // the result, and the session's status
 	h.engine.complete(id, `{"content":[{"type":"text","text":"sorry"}],"isError":true}`)
 	// A tool's error is failed, and tasks/result returns it all the same.
-	if m := <-result; !strings.Contains(m.raw, "sorry") || !strings.Contains(m.raw, `"io.modelcontextprotocol/related-task":{"taskId":"`+id) {
+	if m := within(t, result); !strings.Contains(m.raw, "sorry") || !strings.Contains(m.raw, `"io.modelcontextprotocol/related-task":{"taskId":"`+id) {
 		t.Errorf("%s", m.raw)
 	}
 	if m := s.of(methodGet, id); !strings.Contains(m.raw, `"status":"failed"`) {
@@ -328,7 +328,7 @@ func TestOlderClientsAreAskedWhileTheCallWaits(t *testing.T) {
 	}()
 	h.engine.waiting(1)
 	h.engine.ask("", "q", confirmQuestion())
-	st := <-streams
+	st := within(t, streams)
 	ask, _ := st.next()
 	s.respond(ask, `{"action":"cancel"}`) // dismissed: it comes again under another key
 	ask, _ = st.next()
@@ -402,7 +402,7 @@ func TestShutdownEndsAWaitingResult(t *testing.T) {
 	if err := h.server.Shutdown(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if m := <-result; m.code() != -32603 || !strings.Contains(m.raw, "shutting down") {
+	if m := within(t, result); m.code() != -32603 || !strings.Contains(m.raw, "shutting down") {
 		t.Errorf("%s", m.raw)
 	}
 }
@@ -452,7 +452,7 @@ func TestSessionEndsWhileItsRequestsWait(t *testing.T) {
 	}()
 	h.engine.until(func() bool { return h.engine.starts == 2 && h.engine.watching() == 4 })
 	s.end()
-	<-calls
+	within(t, calls)
 	h.engine.waiting(0)
 }
 
@@ -467,7 +467,7 @@ func TestOlderGenerationsQuestionIsTakenBack(t *testing.T) {
 		t.Fatalf("%s", ask.raw)
 	}
 	run := h.engine.get(id).run.ID
-	if err := h.engine.Answer(t.Context(), run, "q", workflow.Answer{Action: workflow.Accept, Content: []byte(`{"confirm":true}`)}, "operator"); err != nil {
+	if err := h.engine.Answer(soon(t), run, "q", workflow.Answer{Action: workflow.Accept, Content: []byte(`{"confirm":true}`)}, "operator"); err != nil {
 		t.Fatal(err)
 	}
 	if m, _ := st.next(); m.Method != "notifications/cancelled" {

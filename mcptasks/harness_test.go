@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -20,7 +21,32 @@ import (
 	"github.com/perdure/perdure/mcptasks/wiretest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	http.DefaultClient.Timeout = patience
+	goleak.VerifyTestMain(m)
+}
+
+// patience bounds every wait of the tests. Nothing is decided by it where all is well.
+const patience = time.Minute
+
+// soon is the test's context, for as long as a test may wait for anything.
+func soon(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, errors.New("the test has waited for a minute"))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// within returns what comes on the channel, or ends the test where nothing does.
+func within[T any](t testing.TB, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("nothing has come within %s", patience)
+		panic("unreachable")
+	}
+}
 
 // harness is a server on the fake engine, over real HTTP.
 type harness struct {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -16,6 +17,9 @@ import (
 
 // ServeLines serves one connection whose messages are lines of JSON, such as stdin and stdout, until the client closes
 // it or ctx ends. All its requests are the caller's. It closes both ends.
+//
+// A client that closes its side after its last request still gets its answers: requests under way have a minute. Only
+// subscriptions end at once.
 //
 // Unlike the SDK's transport it survives every line: one that is no message is refused, and the next is read.
 func (s *Server) ServeLines(ctx context.Context, in io.ReadCloser, out io.WriteCloser, caller Caller) error {
@@ -38,7 +42,7 @@ type lineTransport struct {
 const lineSlack = 64 << 10
 
 func (t *lineTransport) Connect(context.Context) (mcp.Connection, error) {
-	c := &lineConnection{transport: t, incoming: make(chan line), closed: make(chan struct{})}
+	c := &lineConnection{transport: t, incoming: make(chan line), closed: make(chan struct{}), owed: newOwed()}
 	go c.readLines()
 	return c, nil
 }
@@ -55,6 +59,7 @@ type lineConnection struct {
 	incoming  chan line
 	closed    chan struct{}
 	closeOnce sync.Once
+	owed      *owed
 
 	mu sync.Mutex // is held while a message is written
 }
@@ -113,19 +118,43 @@ func (c *lineConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 		select {
 		case l := <-c.incoming:
 			if l.err != nil {
-				return nil, l.err
+				return nil, c.leave(ctx, l.err)
 			}
 			text := bytes.TrimSpace(l.text)
 			if len(text) == 0 {
 				continue
 			}
-			return c.decode(text, l.long)
+			msg, err := c.decode(text, l.long)
+			if req, ok := msg.(*jsonrpc.Request); ok {
+				c.owed.read(req)
+			}
+			return msg, err
 		case <-c.closed:
 			return nil, io.EOF
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// lastWords is how long the answers that a client waits for have once it has closed its side: longer than a call waits for
+// its result by default.
+const lastWords = time.Minute
+
+// leave returns the reader's error once the client owes nothing and is owed nothing: the SDK would cancel what is under way.
+func (c *lineConnection) leave(ctx context.Context, err error) error {
+	if !errors.Is(err, io.EOF) {
+		return err
+	}
+	bound := time.NewTimer(lastWords)
+	defer bound.Stop()
+	select {
+	case <-c.owed.settled():
+	case <-bound.C:
+	case <-c.closed:
+	case <-ctx.Done():
+	}
+	return err
 }
 
 func (c *lineConnection) decode(text []byte, long bool) (jsonrpc.Message, error) {
@@ -218,6 +247,9 @@ func (c *lineConnection) Write(_ context.Context, msg jsonrpc.Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, err = c.transport.out.Write(append(b, '\n'))
+	if resp, ok := msg.(*jsonrpc.Response); ok {
+		c.owed.answered(resp.ID)
+	}
 	return err
 }
 

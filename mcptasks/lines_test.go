@@ -5,9 +5,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
@@ -61,7 +63,7 @@ func TestStdioSurvivesEveryLine(t *testing.T) {
 	fromServer, out := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- h.server.ServeTransport(t.Context(), wiretest.New(t).Transport(h.server.lines(in, out)), Caller{})
+		ended <- h.server.ServeTransport(soon(t), wiretest.New(t).Transport(h.server.lines(in, out)), Caller{})
 	}()
 	lines := bufio.NewScanner(fromServer)
 	lines.Buffer(nil, 1<<20)
@@ -93,7 +95,7 @@ func TestStdioSurvivesEveryLine(t *testing.T) {
 		}
 	}
 	toServer.Close()
-	if err := <-ended; err != nil {
+	if err := within(t, ended); err != nil {
 		t.Errorf("the connection ended with %v", err)
 	}
 }
@@ -105,14 +107,60 @@ func TestStdioEndsWithItsInput(t *testing.T) {
 		fromServer, out := io.Pipe()
 		ended := make(chan error, 1)
 		go func() {
-			ended <- h.server.ServeLines(t.Context(), io.NopCloser(strings.NewReader(input)), out, Caller{})
+			ended <- h.server.ServeLines(soon(t), io.NopCloser(strings.NewReader(input)), out, Caller{})
 		}()
 		if _, err := io.Copy(io.Discard, fromServer); err != nil {
 			t.Error(err)
 		}
-		if err := <-ended; err != nil {
+		if err := within(t, ended); err != nil {
 			t.Errorf("%.20q: %v", input, err)
 		}
+	}
+}
+
+// A client that closes its side right after its last request gets its answers, also of a call that takes its time. What it
+// took back, and subscriptions, hold nobody up.
+func TestStdioAnswersAfterTheEndOfInput(t *testing.T) {
+	h := newHarness(t, Options{})
+	const forms = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
+	call := func(id int) string {
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"job","arguments":{"n":1},`+forms+`}}`, id)
+	}
+	input := strings.Join([]string{
+		`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` + metaText + `}}`,
+		call(2),
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,` + forms + `}}`,
+		call(3), discoverText,
+	}, "\n") // without a line end at its end
+	fromServer, out := io.Pipe()
+	ended := make(chan error, 1)
+	began := time.Now()
+	go func() {
+		ended <- h.server.ServeLines(soon(t), io.NopCloser(strings.NewReader(input)), out, Caller{})
+	}()
+	answers := map[string]string{}
+	lines := bufio.NewScanner(fromServer)
+	for lines.Scan() {
+		m := message{raw: lines.Text()}
+		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
+			t.Fatal(err)
+		}
+		answers[string(m.ID)] = m.raw
+		if string(m.ID) == "777" { // the input has been read to its end by now, or is about to be
+			h.engine.until(func() bool { return h.engine.starts == 2 })
+			for _, r := range h.engine.all() {
+				h.engine.complete(r.run.TaskID, `{"n":1}`)
+			}
+		}
+	}
+	if !strings.Contains(answers["3"], `"structuredContent":{"n":1}`) {
+		t.Errorf("the call was answered with %q", answers["3"])
+	}
+	if err := within(t, ended); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > lastWords/2 {
+		t.Errorf("the connection ended after %s", took)
 	}
 }
 
@@ -122,13 +170,13 @@ func TestStdioClientThatDoesNotReadIsGone(t *testing.T) {
 	in, toServer := io.Pipe()
 	fromServer, out := io.Pipe()
 	ended := make(chan error, 1)
-	go func() { ended <- h.server.ServeLines(t.Context(), in, out, Caller{}) }()
+	go func() { ended <- h.server.ServeLines(soon(t), in, out, Caller{}) }()
 	if _, err := io.WriteString(toServer, discoverText+"\n"); err != nil {
 		t.Fatal(err)
 	}
 	fromServer.Close() // nobody reads the answer
 	toServer.Close()
-	if err := <-ended; err != nil && !errors.Is(err, io.ErrClosedPipe) {
+	if err := within(t, ended); err != nil && !errors.Is(err, io.ErrClosedPipe) {
 		t.Error(err)
 	}
 	if d := h.get(h.create()); d.Status != Working {
@@ -172,7 +220,7 @@ func TestStdioBeforeInitialize(t *testing.T) {
 	ended := make(chan error, 1)
 	in, toServer := io.Pipe()
 	go func() {
-		ended <- h.server.ServeTransport(t.Context(), wiretest.New(t).Transport(h.server.lines(in, out)), Caller{})
+		ended <- h.server.ServeTransport(soon(t), wiretest.New(t).Transport(h.server.lines(in, out)), Caller{})
 	}()
 	if _, err := io.WriteString(toServer, `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`+"\n"); err != nil {
 		t.Fatal(err)
@@ -189,7 +237,7 @@ func TestStdioBeforeInitialize(t *testing.T) {
 		t.Errorf("%s", answer)
 	}
 	toServer.Close()
-	if err := <-ended; err != nil {
+	if err := within(t, ended); err != nil {
 		t.Error(err)
 	}
 }

@@ -112,7 +112,7 @@ func TestTasksAreListedFromTheEngine(t *testing.T) {
 	}
 	his := bob.start("quick")
 	own := history.Start{Spec: history.Spec{Tenant: "acme", Principal: "alice", Workflow: "quick", Version: 1}, Input: []byte("{}")}
-	if _, _, err := s.engine.StartRun(t.Context(), own); err != nil { // no front end's
+	if _, _, err := s.engine.StartRun(soon(t), own); err != nil { // no front end's
 		t.Fatal(err)
 	}
 

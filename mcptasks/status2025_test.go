@@ -126,7 +126,7 @@ func TestOlderGenerationIsToldOverStdio(t *testing.T) {
 	fromServer, out := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- h.server.ServeTransport(t.Context(), wiretest.New(t).Transport(h.server.lines(in, out)), Caller{Principal: "alice"})
+		ended <- h.server.ServeTransport(soon(t), wiretest.New(t).Transport(h.server.lines(in, out)), Caller{Principal: "alice"})
 		out.Close()
 	}()
 	lines := bufio.NewScanner(fromServer)
@@ -160,7 +160,7 @@ func TestOlderGenerationIsToldOverStdio(t *testing.T) {
 	}
 	toServer.Close()
 	go io.Copy(io.Discard, fromServer)
-	if err := <-ended; err != nil {
+	if err := within(t, ended); err != nil {
 		t.Error(err)
 	}
 }

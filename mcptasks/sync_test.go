@@ -45,7 +45,7 @@ func TestSynchronousAnswer(t *testing.T) {
 			answer := h.inBackground(post{})
 			h.engine.waiting(1)
 			c.end()
-			m := <-answer
+			m := within(t, answer)
 			if !strings.Contains(m.raw, c.want) || strings.Contains(m.raw, `"resultType":"task"`) {
 				t.Errorf("%s", m.raw)
 			}
@@ -92,10 +92,10 @@ func TestSynchronousWaitEndsAtShutdown(t *testing.T) {
 	h := newHarness(t, Options{})
 	answer := h.inBackground(post{})
 	h.engine.waiting(1)
-	if err := h.server.Shutdown(t.Context()); err != nil {
+	if err := h.server.Shutdown(soon(t)); err != nil {
 		t.Fatal(err)
 	}
-	if m := <-answer; !strings.Contains(m.raw, "shutting down") || !strings.Contains(m.raw, h.engine.get("").run.TaskID) {
+	if m := within(t, answer); !strings.Contains(m.raw, "shutting down") || !strings.Contains(m.raw, h.engine.get("").run.TaskID) {
 		t.Errorf("%s", m.raw)
 	}
 }
@@ -116,7 +116,7 @@ func TestCancelledRequestLeavesTheRunUnlessTheRouteSaysSo(t *testing.T) {
 		}()
 		h.engine.waiting(1)
 		cancel()
-		<-done
+		within(t, done)
 		h.engine.waiting(0)
 		if cancels {
 			h.engine.until(func() bool {
@@ -146,7 +146,7 @@ func TestProgressNotifications(t *testing.T) {
 	}()
 	h.engine.waiting(1)
 	h.engine.report("", "half way")
-	resp := <-started // with the first event
+	resp := within(t, started) // with the first event
 	if resp == nil {
 		t.FailNow()
 	}
@@ -182,7 +182,7 @@ func TestQuestionsByMultiRoundTripRequests(t *testing.T) {
 	answer := h.inBackground(post{})
 	h.engine.waiting(1)
 	h.engine.ask("", "q", confirmQuestion())
-	r := h.asked(<-answer)
+	r := h.asked(within(t, answer))
 	if !strings.Contains(string(r.InputRequests["q"].Params), "Delete?") || strings.Contains(r.RequestState, h.engine.get("").run.ID.String()) {
 		t.Errorf("%+v", r)
 	}
@@ -214,7 +214,7 @@ func TestQuestionsByMultiRoundTripRequests(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	h.engine.complete("", `"deleted"`)
-	if m := <-got; !strings.Contains(m.raw, `"text":"deleted"`) {
+	if m := within(t, got); !strings.Contains(m.raw, `"text":"deleted"`) {
 		t.Errorf("%s", m.raw)
 	}
 	// A used state gives the present state, and starts nothing.
@@ -235,7 +235,7 @@ func TestRequestStateBelongsToItsCaller(t *testing.T) {
 	answer := h.inBackground(post{header: map[string]string{"X-Principal": "alice"}})
 	h.engine.waiting(1)
 	h.engine.ask("", "q", confirmQuestion())
-	r := h.asked(<-answer)
+	r := h.asked(within(t, answer))
 	m := h.call(map[string]any{"n": 1}, post{caps: formsOnly(), header: map[string]string{"X-Principal": "bob"}, params: map[string]any{"name": "job", "requestState": r.RequestState}})
 	if m.code() != -32602 {
 		t.Errorf("%s", m.raw)
@@ -249,7 +249,7 @@ func TestQuestionsThatTheClientCannotAnswerWaitForTheBound(t *testing.T) {
 	answer := h.inBackground(post{caps: map[string]any{}})
 	h.engine.waiting(1)
 	h.engine.ask("", "q", confirmQuestion())
-	if m := <-answer; !strings.Contains(m.raw, "task_status") {
+	if m := within(t, answer); !strings.Contains(m.raw, "task_status") {
 		t.Errorf("%s", m.raw)
 	}
 }

@@ -40,6 +40,7 @@ const (
 	methodSample = "sampling/createMessage"
 	methodRoots  = "roots/list"
 
+	notificationCancelled    = "notifications/cancelled"
 	notificationAcknowledged = "notifications/subscriptions/acknowledged"
 	notificationTask         = "notifications/tasks"
 	notificationStatus       = "notifications/tasks/status" // revision 2025-11-25 only

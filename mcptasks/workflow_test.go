@@ -111,6 +111,25 @@ func (s *service) client(o mcptasks.ClientOptions) *mcptasks.Client {
 	return c
 }
 
+// soon is the test's context, for as long as a test may wait for anything.
+func soon(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("the test has waited for a minute"))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// within returns what comes on the channel, or ends the test where nothing does.
+func within[T any](t testing.TB, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(time.Minute):
+		t.Fatal("nothing has come within a minute")
+		panic("unreachable")
+	}
+}
+
 // call calls the tool and waits for the text of its result.
 func (s *service) call(c *mcptasks.Client, tool string) string {
 	s.Helper()
@@ -178,7 +197,12 @@ func TestWorkflowAsksInTheProtocolsTerms(t *testing.T) {
 			if q.Mode == "url" {
 				return &mcp.ElicitResult{Action: "decline"}, nil
 			}
-			return &mcp.ElicitResult{Action: "accept", Content: <-answers}, nil
+			select {
+			case a := <-answers:
+				return &mcp.ElicitResult{Action: "accept", Content: a}, nil
+			case <-time.After(time.Minute):
+				return nil, errors.New("the test has no more answers")
+			}
 		},
 		Sample: func(context.Context, *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
 			return &mcp.CreateMessageWithToolsResult{Model: "m", Role: "assistant", Content: []mcp.Content{&mcp.TextContent{Text: "ha"}}}, nil
@@ -220,15 +244,15 @@ func TestUndeclaredKindGoesToAnOperator(t *testing.T) {
 		return r.Model, nil
 	}))
 	c := s.client(mcptasks.ClientOptions{})
-	out, err := c.Call(t.Context(), mcptasks.CallRequest{Tool: "model"})
+	out, err := c.Call(soon(t), mcptasks.CallRequest{Tool: "model"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := s.engine.RunByTask(t.Context(), out.Task.TaskID)
+	run, err := s.engine.RunByTask(soon(t), out.Task.TaskID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for run, err = range s.engine.Follow(t.Context(), run.ID) {
+	for run, err = range s.engine.Follow(soon(t), run.ID) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -236,18 +260,18 @@ func TestUndeclaredKindGoesToAnOperator(t *testing.T) {
 			break
 		}
 	}
-	open, err := s.engine.Interrupts(t.Context(), run.ID)
+	open, err := s.engine.Interrupts(soon(t), run.ID)
 	if err != nil || len(open) != 1 || !open[0].OperatorOnly {
 		t.Fatalf("%+v, %v", open, err)
 	}
-	if d, err := c.Get(t.Context(), out.Task.TaskID); err != nil || d.Status != mcptasks.Working || !strings.Contains(d.StatusMessage, "operator") {
+	if d, err := c.Get(soon(t), out.Task.TaskID); err != nil || d.Status != mcptasks.Working || !strings.Contains(d.StatusMessage, "operator") {
 		t.Errorf("%+v, %v", d, err)
 	}
 	a := workflow.Answer{Action: workflow.Accept, Content: json.RawMessage(`{"model":"operator","role":"assistant","content":{"type":"text","text":"x"}}`)}
-	if err := s.engine.Answer(t.Context(), run.ID, open[0].Key, a, "operator"); err != nil {
+	if err := s.engine.Answer(soon(t), run.ID, open[0].Key, a, "operator"); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := c.Wait(t.Context(), out.Task, mcptasks.WaitOptions{}); err != nil || r.IsError {
+	if r, err := c.Wait(soon(t), out.Task, mcptasks.WaitOptions{}); err != nil || r.IsError {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
@@ -275,11 +299,11 @@ func TestRouteOfGoTypes(t *testing.T) {
 	}
 	for _, version := range []string{"2026-07-28", "2025-11-25"} {
 		c := s.client(mcptasks.ClientOptions{Version: version})
-		session, err := c.Session(t.Context())
+		session, err := c.Session(soon(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		list, err := session.ListTools(t.Context(), nil)
+		list, err := session.ListTools(soon(t), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -299,11 +323,11 @@ func TestRouteOfGoTypes(t *testing.T) {
 		if got := strings.HasSuffix(schemas["count"], `{"type":"integer"}]`); got != (version == "2026-07-28") { // older revisions have objects only
 			t.Errorf("%s: %s", version, schemas["count"])
 		}
-		out, err := c.Call(t.Context(), mcptasks.CallRequest{Tool: "shop.buy", Arguments: order{Item: "x", Count: 3}})
+		out, err := c.Call(soon(t), mcptasks.CallRequest{Tool: "shop.buy", Arguments: order{Item: "x", Count: 3}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := c.Wait(t.Context(), out.Task, mcptasks.WaitOptions{})
+		r, err := c.Wait(soon(t), out.Task, mcptasks.WaitOptions{})
 		if b, _ := json.Marshal(r.StructuredContent); err != nil || string(b) != `{"total":15}` {
 			t.Errorf("%s: %s, %v", version, b, err)
 		}

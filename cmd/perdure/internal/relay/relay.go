@@ -45,8 +45,9 @@ type pending struct {
 const (
 	// maxSent bounds how often a request is sent: one that ends the server must not end every server.
 	maxSent = 3
-	// lastWords is how long answers are waited for once the client has closed its side.
-	lastWords = 5 * time.Second
+	// lastWords is how long answers are waited for once the client has closed its side: longer than a call waits for its
+	// result.
+	lastWords = time.Minute
 )
 
 // Run passes messages on until the client closes its side or ctx ends. It returns an error where no server can be had.
@@ -71,6 +72,7 @@ func (r *Relay) Run(ctx context.Context) error {
 				if !errors.Is(ended, io.EOF) {
 					return fmt.Errorf("read from the client: %w", ended)
 				}
+				r.pending = slices.DeleteFunc(r.pending, func(p pending) bool { return p.Method == "subscriptions/listen" }) // they have no end
 				if len(r.pending) == 0 {
 					return nil
 				}
