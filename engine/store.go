@@ -114,8 +114,8 @@ type Leases interface {
 	// after a crash only once its holder has committed, renewed or released it, or its lease has run out.
 	Claim(ctx context.Context, req ClaimRequest) ([]history.Claim, error)
 
-	// Renew extends all leases of the owner by ttl from now, and returns the runs that it no longer holds of
-	// those it names in held.
+	// Renew extends by ttl from now the owner's leases that held names, and returns the runs of held that it no longer has.
+	// One that is not named is left to run out: the owner may never have been told of its claim.
 	Renew(ctx context.Context, owner string, ttl time.Duration, held map[history.RunID]history.Token) (lost []history.RunID, err error)
 
 	// Commit writes a batch for the holder of its run and returns the run's new state. See history.Batch for what

@@ -256,18 +256,15 @@ func (s *Store) Renew(ctx context.Context, owner string, ttl time.Duration, held
 	var fresh []*lease
 	s.mu.Lock()
 	expires := s.clock.now().Add(ttl)
-	for _, l := range s.leases {
-		if l.owner != owner || l.ended {
+	for id, token := range held {
+		l := s.leases[id]
+		if l == nil || l.ended || l.token != token || l.owner != owner {
+			lost = append(lost, id)
 			continue
 		}
 		l.expires = max(l.expires, expires)
 		if !l.recorded {
 			fresh = append(fresh, l)
-		}
-	}
-	for id, token := range held {
-		if l := s.leases[id]; l == nil || l.ended || l.token != token {
-			lost = append(lost, id)
 		}
 	}
 	s.mu.Unlock()

@@ -78,7 +78,7 @@ func cancelGivenBack(e *env) {
 	e.ok(e.Release(e.ctx, h.id, h.token, 0, ""))
 	wants(h, "after a release")
 	h = e.takeNew("b")
-	_, err := e.Renew(e.ctx, "worker", ttl, nil)
+	_, err := e.Renew(e.ctx, "worker", ttl, map[history.RunID]history.Token{h.id: h.token})
 	e.ok(err)
 	e.reopen(0)
 	wants(h, "after a renewal and a crash")

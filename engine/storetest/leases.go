@@ -15,6 +15,7 @@ func leaseScenarios() []scenario {
 		{"a worker that loses the race to claim a run gets nothing", loserGetsNothing},
 		{"a worker that comes back under its old name cannot commit with its old token", staleToken},
 		{"renewing covers everything held and names what is lost", renewCoversAll},
+		{"renewing leaves what is not named to run out", renewOnlyNamed},
 		{"the expiry of a lease frees the run", expiryFrees},
 		{"tokens grow over reopening, and the old holder is fenced", tokensGrow},
 		{"a released run is not claimed before its time and says why", releaseDelays},
@@ -108,6 +109,22 @@ func renewCoversAll(e *env) {
 	lost, err = e.Renew(e.ctx, "another", ttl, map[history.RunID]history.Token{held[2].id: {Epoch: 1, Counter: 1}})
 	e.ok(err)
 	equal(e, "lost by another", len(lost), 1)
+}
+
+// renewOnlyNamed: the reply to a claim may be lost. Its lease runs out, however often the owner renews what it knows of.
+func renewOnlyNamed(e *env) {
+	known, lost := e.takeNew("known"), e.takeNew("lost")
+	for range 3 {
+		e.clock.Advance(ttl / 2)
+		_, err := e.Renew(e.ctx, "worker", ttl, map[history.RunID]history.Token{known.id: known.token})
+		e.ok(err)
+	}
+	n, err := e.ExpireLeases(e.ctx)
+	e.ok(err)
+	equal(e, "expired", n, 1)
+	lost.refused(lost.batch(history.NextRunning, step("a#0")), history.ErrFenced)
+	known.complete()
+	equal(e, "claimed again", e.take().id, lost.id)
 }
 
 func expiryFrees(e *env) {

@@ -334,11 +334,14 @@ func (m *machine) releaseSome(t *rapid.T) {
 	})
 }
 
-func (m *machine) renewSome(*rapid.T) {
+func (m *machine) renewSome(t *rapid.T) {
+	named := rapid.SliceOfN(rapid.Bool(), len(m.claims), len(m.claims)).Draw(t, "named")
 	m.both("renew", func(i int, s engine.Store) (string, error) {
 		held := map[history.RunID]history.Token{}
-		for _, c := range m.claims {
-			held[c.id] = c.tokens[i]
+		for n, c := range m.claims {
+			if named[n] {
+				held[c.id] = c.tokens[i]
+			}
 		}
 		lost, err := s.Renew(m.ctx, "w", ttl, held)
 		slices.SortFunc(lost, history.RunID.Compare)

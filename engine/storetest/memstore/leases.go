@@ -79,16 +79,14 @@ func (s *Store) Renew(ctx context.Context, owner string, ttl time.Duration, held
 		return nil, fmt.Errorf("renew without ttl: %w", history.ErrInvalid)
 	}
 	err = s.do(ctx, "renew", func() error {
-		for id, l := range s.leases {
-			if l.owner == owner {
-				l.expires = max(l.expires, s.now().Add(ttl))
-				s.disk.runs[id].state.Claimed = true
-			}
-		}
 		for id, token := range held {
-			if l := s.leases[id]; l == nil || l.token != token {
+			l := s.leases[id]
+			if l == nil || l.token != token || l.owner != owner {
 				lost = append(lost, id)
+				continue
 			}
+			l.expires = max(l.expires, s.now().Add(ttl))
+			s.disk.runs[id].state.Claimed = true
 		}
 		return nil
 	})
