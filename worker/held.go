@@ -130,12 +130,13 @@ func (h *held) load(ctx context.Context) (kernel.Input, error) {
 	return in, nil
 }
 
-// history reads the events of the current generation.
+// history reads the events of the current generation as it was claimed: a claim that was lost since sees nothing of what
+// the next holder did, and its commit is fenced.
 func (h *held) history(ctx context.Context) ([]history.Event, error) {
 	const page = 1000
 	var events []history.Event
 	for from := max(h.run.GenerationSeq, 1); from <= h.run.Seq; {
-		es, err := h.w.store.History(ctx, h.id, from, page)
+		es, err := h.w.store.History(ctx, h.id, from, int(min(page, h.run.Seq-from+1)))
 		if err != nil {
 			return nil, err
 		}
