@@ -17,7 +17,7 @@ import (
 // What is a payload: the payload of an event and of an inbox item, the body of a question, message and data of a failure
 // and its causes, and the text of a reported status. All else is what operators list and stores index, and stays as it is.
 type coder struct {
-	codecs []workflow.Codec // in the order of encoding
+	codecs []workflow.Codec // that encode, in their order
 	named  map[string]workflow.Codec
 	// keyed makes the digests; nil where no codec hides anything.
 	keyed workflow.Digester
@@ -27,7 +27,7 @@ type coder struct {
 const maxLayers = 8
 
 func newCoder(codecs []workflow.Codec) (*coder, error) {
-	c := &coder{codecs: codecs, named: make(map[string]workflow.Codec, len(codecs))}
+	c := &coder{named: make(map[string]workflow.Codec, len(codecs))}
 	if len(codecs) >= maxLayers {
 		return nil, fmt.Errorf("%d codecs, want less than %d: %w", len(codecs), maxLayers, history.ErrInvalid)
 	}
@@ -36,6 +36,10 @@ func newCoder(codecs []workflow.Codec) (*coder, error) {
 			return nil, fmt.Errorf("codecs: one is nil, has no name, or has that of another: %w", history.ErrInvalid)
 		}
 		c.named[x.Name()] = x
+		if d, ok := x.(interface{ DecodesOnly() bool }); ok && d.DecodesOnly() {
+			continue
+		}
+		c.codecs = append(c.codecs, x)
 		if d, ok := x.(workflow.Digester); ok {
 			c.keyed = d
 		}

@@ -13,7 +13,8 @@ import (
 //
 // What was encoded is decoded by the codec of the same name for as long as it is stored, so a codec keeps its name and reads
 // all that it ever wrote. Methods are safe for concurrent use, do not keep or change the bytes that they are given, and do
-// no I/O: they are called on the way of every commit.
+// no I/O: they are called on the way of every commit. A codec whose method DecodesOnly() bool returns true is never asked to
+// encode: it is there for what was written before.
 type Codec interface {
 	// Name identifies the codec in what it encoded: 1 to 255 bytes, never changed and never used by another.
 	Name() string

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,6 +13,7 @@ import (
 	"github.com/perdure/perdure/cmd/perdure/internal/admin"
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
 	"github.com/perdure/perdure/cmd/perdure/internal/form"
+	"github.com/perdure/perdure/cmd/perdure/internal/keyfile"
 	"github.com/perdure/perdure/cmd/perdure/internal/relay"
 	"github.com/perdure/perdure/cmd/perdure/internal/serve"
 	"github.com/perdure/perdure/cmd/perdure/internal/state"
@@ -85,6 +88,7 @@ func (a *app) serveCommand() *cobra.Command {
 	f.StringVar(&o.Address, "http", "", "serve HTTP on this `ADDRESS`, such as 127.0.0.1:7337 (port 0: a free one)")
 	f.StringVar(&o.AuthTokens, "auth-tokens", "", "with --http: callers need one of the tokens in this `FILE`")
 	f.BoolVar(&o.AllowAnonymous, "allow-anonymous", false, "with --http: listen beyond loopback, and let everybody call every tool")
+	payloadFlags(c, &o)
 	f.BoolVar(&foreground, "foreground", false, "serve stdio in this process instead of relaying to a detached server")
 	f.BoolVar(&socketOnly, "socket", false, "serve the local socket only, in the foreground")
 	f.DurationVar(&o.Drain, "drain", 50*time.Second, "the `TIME` that running steps have at the end")
@@ -92,10 +96,28 @@ func (a *app) serveCommand() *cobra.Command {
 	return c
 }
 
+// keyFileVariable names the file of keys where --key-file does not.
+const keyFileVariable = "PERDURE_KEY_FILE"
+
+// payloadFlags are those of the commands that start a server.
+func payloadFlags(c *cobra.Command, o *serve.Options) {
+	f := c.Flags()
+	f.StringVar(&o.KeyFile, "key-file", "", "encrypt what runs are given and give back, with the newest key in this `FILE` (default $"+keyFileVariable+")")
+	f.BoolVar(&o.Compress, "compress", false, "compress it")
+}
+
 // serveOptions fills in what the common flags say, and refuses what does not go together.
 func (a *app) serveOptions(o *serve.Options, log *slog.Logger) error {
 	o.Version, o.Log = version(), log
 	var err error
+	if o.KeyFile == "" {
+		o.KeyFile = os.Getenv(keyFileVariable)
+	}
+	if o.KeyFile != "" {
+		if o.KeyFile, err = filepath.Abs(o.KeyFile); err != nil {
+			return fmt.Errorf("keys: %w", err)
+		}
+	}
 	if o.Config, err = state.FindConfig(a.config); err != nil {
 		return err
 	}
@@ -139,16 +161,23 @@ func (a *app) launcher(ctx context.Context, o serve.Options) (*relay.Launcher, e
 		if _, err := toolfile.Load(o.Config); err != nil {
 			return nil, err
 		}
+		if _, err := keyfile.Codecs(o.KeyFile, o.Compress); err != nil {
+			return nil, err
+		}
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, exit.New(exit.Failed, "", "find this program: %w", err)
 	}
-	return &relay.Launcher{
-		Dir: o.Dir, Client: client, Log: o.Log,
-		Command: []string{
-			self, "serve", "--socket", "--config", o.Config, "--state", o.Dir.Path, "--idle-exit", idleExit.String(),
-			"--log-format", a.logFormat, "--log-level", a.logLevel,
-		},
-	}, nil
+	command := []string{
+		self, "serve", "--socket", "--config", o.Config, "--state", o.Dir.Path, "--idle-exit", idleExit.String(),
+		"--log-format", a.logFormat, "--log-level", a.logLevel,
+	}
+	if o.KeyFile != "" {
+		command = append(command, "--key-file", o.KeyFile)
+	}
+	if o.Compress {
+		command = append(command, "--compress")
+	}
+	return &relay.Launcher{Dir: o.Dir, Client: client, Log: o.Log, Command: command}, nil
 }

@@ -51,7 +51,8 @@ func writeServer(w io.Writer, s admin.Server) {
 }
 
 func (a *app) startCommand() *cobra.Command {
-	return &cobra.Command{
+	var o serve.Options
+	c := &cobra.Command{
 		Use:   "start",
 		Short: "Start a server in the background, where none runs",
 		Long: `Start starts the server that "perdure serve" starts for MCP clients over stdio: detached, without a TCP port, with its log in
@@ -64,7 +65,6 @@ no unfinished run for 15 minutes.`,
 			if err != nil {
 				return err
 			}
-			var o serve.Options
 			if err := a.serveOptions(&o, log); err != nil {
 				return err
 			}
@@ -86,6 +86,8 @@ no unfinished run for 15 minutes.`,
 			return a.print(s, func(w io.Writer) { writeServer(w, s) })
 		},
 	}
+	payloadFlags(c, &o)
+	return c
 }
 
 func (a *app) reloadCommand() *cobra.Command {

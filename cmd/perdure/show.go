@@ -67,10 +67,10 @@ have the run's outcome as exit code use: perdure call --resume TASK.`,
 					present.Question(w, &d.Open[i], now)
 				}
 				for _, s := range d.Unreceived {
-					fmt.Fprintf(w, "\nsignal %s is not yet received: %s\n", present.Clip(s.Name, 64), present.Short(s.Payload, 100))
+					fmt.Fprintf(w, "\nsignal %s is not yet received: %s\n", present.Clip(s.Name, 64), payloadOf(&s))
 				}
 				for _, s := range d.DeadLetters {
-					fmt.Fprintf(w, "\nsignal %s was never received: %s (letter %d)\n", present.Clip(s.Name, 64), present.Short(s.Payload, 100), s.Seq)
+					fmt.Fprintf(w, "\nsignal %s was never received: %s (letter %d)\n", present.Clip(s.Name, 64), payloadOf(&s), s.Seq)
 				}
 			})
 		},
@@ -93,4 +93,11 @@ func runOrNewest(ctx context.Context, client *admin.Client, args []string) (stri
 		return "", exit.New(exit.NotFound, "start one with: perdure call TOOL", "there are no runs")
 	}
 	return page.Runs[0].ID, nil
+}
+
+func payloadOf(s *admin.Signal) string {
+	if gone := present.Gone(s.Erased, s.Sealed); gone != "" {
+		return gone
+	}
+	return present.Short(s.Payload, 100)
 }

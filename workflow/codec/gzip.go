@@ -14,7 +14,10 @@ import (
 const gzipFrom = 512
 
 // Gzip compresses (RFC 1952). It leaves payloads as they are that are short or do not get smaller.
-type Gzip struct{}
+type Gzip struct {
+	// DecodeOnly reads what was compressed before, and compresses no more.
+	DecodeOnly bool
+}
 
 // NewGzip returns the codec. It needs no settings.
 func NewGzip() Gzip { return Gzip{} }
@@ -23,6 +26,9 @@ var _ workflow.Codec = Gzip{}
 
 // Name implements workflow.Codec.
 func (Gzip) Name() string { return "gzip" }
+
+// DecodesOnly implements workflow.Codec's option.
+func (g Gzip) DecodesOnly() bool { return g.DecodeOnly }
 
 // Encode implements workflow.Codec.
 func (Gzip) Encode(_ workflow.Place, b []byte) ([]byte, string, error) {

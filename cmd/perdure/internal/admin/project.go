@@ -33,7 +33,7 @@ func eventOf(e *history.Event) Event {
 		Seq: e.Seq, Kind: Kind(e.Kind), At: e.At.Std(), Epoch: e.Token.Epoch, Generation: e.Generation,
 		Position: e.Position, Op: e.Op, Name: e.Name, Names: e.Names, Attempt: e.Attempt, Due: e.Due.Std(),
 		Key: e.Key, Version: e.Version, Message: e.Message, By: e.By, Failure: e.Failure,
-		Payload: rawJSON(e.Payload), Erased: e.PayloadErased,
+		Payload: rawJSON(e.Payload), Erased: e.PayloadErased, Sealed: e.Sealed,
 	}
 }
 
@@ -57,6 +57,10 @@ func questionOf(r *history.Run, in *history.Interrupt) Question {
 		Run: r.ID.String(), Key: in.Key, Workflow: r.Workflow, Tool: r.Route, Position: in.Position, Method: in.Method,
 		Opened: in.OpenedAt.Std(), Deadline: in.Deadline.Std(), OperatorOnly: in.OperatorOnly,
 	}
+	if in.Sealed != nil {
+		q.Sealed, q.Message = in.Sealed, "("+in.Sealed.String()+")"
+		return q
+	}
 	var body struct {
 		Message  string          `json:"message"`
 		Approval bool            `json:"approval"`
@@ -72,7 +76,10 @@ func questionOf(r *history.Run, in *history.Interrupt) Question {
 }
 
 func signalOf(i *history.InboxItem) Signal {
-	return Signal{Seq: i.Seq, Name: i.Name, ID: i.Key, Accepted: i.AcceptedAt.Std(), By: i.By, Payload: rawJSON(i.Payload)}
+	return Signal{
+		Seq: i.Seq, Name: i.Name, ID: i.Key, Accepted: i.AcceptedAt.Std(), By: i.By, Payload: rawJSON(i.Payload),
+		Erased: i.Erased, Sealed: i.Sealed,
+	}
 }
 
 func answerOf(a AnswerRequest) workflow.Answer {

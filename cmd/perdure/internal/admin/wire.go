@@ -107,6 +107,8 @@ type Event struct {
 	Failure    *history.Failure `json:"failure,omitempty"`
 	Payload    json.RawMessage  `json:"payload,omitempty"`
 	Erased     bool             `json:"payloadErased,omitempty"`
+	// Sealed says that the server cannot decode the payload, or a text: it has not the key.
+	Sealed *history.Sealed `json:"sealed,omitempty"`
 }
 
 // Kind is history.Kind, written as its name.
@@ -144,6 +146,7 @@ type Question struct {
 	Opened       time.Time       `json:"opened"`
 	Deadline     time.Time       `json:"deadline,omitzero"`
 	OperatorOnly bool            `json:"operatorOnly,omitempty"`
+	Sealed       *history.Sealed `json:"sealed,omitempty"`
 }
 
 // Timer wakes a run.
@@ -161,6 +164,8 @@ type Signal struct {
 	Accepted time.Time       `json:"accepted"`
 	By       string          `json:"by,omitempty"`
 	Payload  json.RawMessage `json:"payload,omitempty"`
+	Erased   bool            `json:"payloadErased,omitempty"`
+	Sealed   *history.Sealed `json:"sealed,omitempty"`
 }
 
 // SignalRequest is a signal to send.

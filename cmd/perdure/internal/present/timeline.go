@@ -61,6 +61,17 @@ func offset(d time.Duration) string {
 	return "+" + Span(d)
 }
 
+// Gone says why a payload cannot be shown; "" where it can.
+func Gone(erased bool, sealed *history.Sealed) string {
+	switch {
+	case sealed != nil:
+		return "(" + Safe(sealed.String()) + ")"
+	case erased:
+		return "(erased)"
+	}
+	return ""
+}
+
 // describe says what happened, and to what.
 func describe(e *admin.Event, began time.Time, limit int) (what, detail string) {
 	name := Position(e.Position)
@@ -71,10 +82,13 @@ func describe(e *admin.Event, began time.Time, limit int) (what, detail string) 
 	if e.Failure != nil {
 		failed = Clip(e.Failure.Error(), limit)
 	}
-	payload := Short(e.Payload, limit)
-	if e.Erased {
-		payload = "(erased)"
+	if gone := Gone(e.Erased, e.Sealed); gone != "" {
+		bare := *e
+		bare.Erased, bare.Sealed = false, nil
+		what, _ = describe(&bare, began, limit)
+		return what, gone
 	}
+	payload := Short(e.Payload, limit)
 	switch history.Kind(e.Kind) {
 	case history.RunStarted:
 		return "run started", payload

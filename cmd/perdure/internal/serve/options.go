@@ -34,6 +34,10 @@ type Options struct {
 	Address string
 	// AuthTokens is the file of the tokens that callers over HTTP must have (package tokens); empty: they need none.
 	AuthTokens string
+	// KeyFile is the file of the keys that payloads are encrypted with (package keyfile); empty: they are not. Compress makes
+	// payloads smaller.
+	KeyFile  string
+	Compress bool
 	// AllowAnonymous lets HTTP listen beyond the loopback interface without tokens.
 	AllowAnonymous bool
 	// In and Out are the client, for Stdio.

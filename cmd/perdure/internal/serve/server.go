@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/perdure/perdure/cmd/perdure/internal/admin"
+	"github.com/perdure/perdure/cmd/perdure/internal/keyfile"
 	"github.com/perdure/perdure/cmd/perdure/internal/runstep"
 	"github.com/perdure/perdure/cmd/perdure/internal/tokens"
 	"github.com/perdure/perdure/cmd/perdure/internal/toolflow"
@@ -103,6 +104,10 @@ func (s *server) open(ctx context.Context) (l listeners, err error) {
 			return l, err
 		}
 	}
+	codecs, err := keyfile.Codecs(s.opts.KeyFile, s.opts.Compress)
+	if err != nil {
+		return l, err
+	}
 	if s.store, err = boltstore.Open(s.opts.Dir.Database(), s.opts.storeOptions()); err != nil {
 		return l, err
 	}
@@ -114,7 +119,7 @@ func (s *server) open(ctx context.Context) (l listeners, err error) {
 	log := s.opts.Log
 	s.notify = newNotifier(s)
 	s.engine, err = engine.New(s.store, engine.Options{
-		Log: log, DrainTimeout: s.opts.Drain, Workflows: []workflow.Definition{schedule.Workflow()},
+		Log: log, DrainTimeout: s.opts.Drain, Workflows: []workflow.Definition{schedule.Workflow()}, Codecs: codecs,
 	})
 	if err != nil {
 		return l, err

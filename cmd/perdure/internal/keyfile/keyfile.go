@@ -1,0 +1,118 @@
+// Package keyfile knows the file of the keys that payloads are encrypted with. A line is
+//
+//	ID KEY
+//
+// with the key's 32 bytes in base64; the last line's key encrypts, all decrypt. Empty lines and lines that begin with # do not
+// count. The file must not be writable by its group or readable by others. It is read when a server starts: what keys it has
+// is known before any run is touched. No error and no log line says what a key is.
+package keyfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"slices"
+
+	"github.com/perdure/perdure/cmd/perdure/internal/exit"
+	"github.com/perdure/perdure/cmd/perdure/internal/regular"
+	"github.com/perdure/perdure/workflow"
+	"github.com/perdure/perdure/workflow/codec"
+)
+
+// maxFile bounds a file, in bytes: some ten thousand keys.
+const maxFile = 1 << 20
+
+// Read returns the keys of a file, the newest last.
+func Read(path string) ([]codec.Key, error) {
+	keys, err := read(path)
+	if err != nil {
+		code := exit.Failed
+		if errors.Is(err, fs.ErrNotExist) {
+			code = exit.NotFound
+		}
+		return nil, exit.New(code, "make a key, and the file: perdure key new --file "+path, "keys: %w", err)
+	}
+	return keys, nil
+}
+
+func read(path string) ([]codec.Key, error) {
+	data, info, err := regular.Read(path, maxFile)
+	if err != nil {
+		return nil, err
+	}
+	// Windows has no such bits: there the folder's access list decides.
+	if open := info.Mode().Perm() & 0o027; open != 0 && runtime.GOOS != "windows" {
+		return nil, fmt.Errorf("%s has mode %04o: its group may write to it, or others read it; want chmod 640 or 600", path, info.Mode().Perm())
+	}
+	keys, err := codec.ParseKeys(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return keys, nil
+}
+
+// Codecs returns what stands between a server's runs and its store: compression where it is asked for, and encryption where
+// there is a file of keys ("": there is none). What was compressed before is read in any case.
+func Codecs(path string, compress bool) ([]workflow.Codec, error) {
+	codecs := []workflow.Codec{codec.Gzip{DecodeOnly: !compress}}
+	if path == "" {
+		return codecs, nil
+	}
+	keys, err := Read(path)
+	if err != nil {
+		return nil, err
+	}
+	aes, err := codec.NewAESGCM(keys...)
+	if err != nil {
+		return nil, exit.New(exit.Failed, "", "keys: %s: %w", path, err)
+	}
+	return append(codecs, aes), nil
+}
+
+// Add makes a key and adds it to a file, which is made where it is missing, open to its owner only.
+func Add(path, id string) error {
+	k, err := codec.NewKey(id)
+	if err != nil {
+		return exit.New(exit.Usage, "", "%w", err)
+	}
+	switch keys, err := read(path); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return exit.New(exit.Failed, "", "keys: %w", err)
+	case slices.ContainsFunc(keys, func(old codec.Key) bool { return old.ID == id }):
+		return exit.New(exit.Conflict, "name another with --id", "keys: %s has a key %q already, and an id names one key for ever", path, id)
+	}
+	return appendLine(path, k.Line())
+}
+
+// appendLine adds a line in one write, and returns when it is on disk: what is encrypted with a key must not outlive it.
+func appendLine(path, line string) (err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("keys: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("keys: %w", err)
+	}
+	if info.Size() > 0 { // what was written by hand may not end its last line
+		last := make([]byte, 1)
+		if _, err := f.ReadAt(last, info.Size()-1); err != nil {
+			return fmt.Errorf("keys: read %s: %w", path, err)
+		}
+		if last[0] != '\n' {
+			line = "\n" + line
+		}
+	}
+	if _, err := f.WriteString(line); err != nil {
+		return fmt.Errorf("keys: write %s: %w", path, err)
+	}
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("keys: write %s: %w", path, err)
+	}
+	return nil
+}
