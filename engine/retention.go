@@ -73,14 +73,17 @@ func (e *Engine) RetentionJournal(ctx context.Context, from uint64, limit int) (
 // Sweep deletes now what is due, and purges the tombstones that are. It returns what it did. The error matches
 // history.ErrFenced while another engine cleans up.
 func (e *Engine) Sweep(ctx context.Context, by string) (Swept, error) {
-	return e.sweeper.sweep(ctx, by)
+	return e.sweeper.sweep(ctx, by, 0)
 }
+
+// exportPage is how many runs are exported between two writes of receipts.
+const exportPage = 200
 
 // ExportFinished writes all finished runs that the filter selects, and that have no receipt yet, to an exporter, and records
 // their receipts. It returns how many. The filter's statuses and page are ignored.
 func (e *Engine) ExportFinished(ctx context.Context, f Filter, to Exporter) (exported int, err error) {
 	f.Statuses = []history.Status{history.StatusCompleted, history.StatusFailed, history.StatusCanceled}
-	f.Limit, f.After = sweepPage, ""
+	f.Limit, f.After = exportPage, ""
 	for {
 		page, err := e.store.List(ctx, f)
 		if err != nil {

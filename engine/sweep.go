@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -28,17 +30,25 @@ type Swept struct {
 	Damaged int `json:"damaged,omitempty"`
 	// Next is when the next run falls due; zero where none is known.
 	Next history.Time `json:"next,omitempty"`
+
+	// more says that the round was full: there may be more to delete now.
+	more bool
 }
 
 const (
 	// sweepPage is how many due runs are looked at together.
-	sweepPage = 200
-	// sweepTTL is the lease of the clean-up, renewed with each page.
+	sweepPage = 1000
+	// sweepRound is how many due runs a background sweep takes on before it looks after the tombstones again.
+	sweepRound = 50 * sweepPage
+	// deleters is how many deletions of a page are under way at once while there is a backlog.
+	deleters = 4
+	// sweepTTL is the lease of the clean-up, renewed with each batch.
 	sweepTTL = time.Minute
-	// purgeEvery is how often tombstones are looked through: those that may not go yet are met again each time.
+	// purgeEvery is how often tombstones are looked through at least: those that may not go yet are met again each time. A
+	// policy that keeps them for less is followed more often.
 	purgeEvery = time.Hour
-	// receiptWriters is how many receipts are written at once, so that they share commits.
-	receiptWriters = 64
+	// receiptWriters is how many receipts are written at once, so that those of a page share a commit.
+	receiptWriters = sweepPage
 )
 
 // sweeper deletes what is due. It reads an index by time and sleeps: an idle one costs two look-ups in each Every.
@@ -65,7 +75,7 @@ func newSweeper(e *Engine) *sweeper {
 // run sweeps until ctx ends or the store does.
 func (s *sweeper) run(ctx context.Context) {
 	for {
-		swept, err := s.sweep(ctx, "retention policy")
+		swept, err := s.sweep(ctx, "retention policy", sweepRound)
 		switch {
 		case ctx.Err() != nil, errors.Is(err, history.ErrFailed), errors.Is(err, history.ErrClosed), errors.Is(err, history.ErrReadOnly):
 			return
@@ -78,6 +88,9 @@ func (s *sweeper) run(ctx context.Context) {
 		case swept.Deleted+swept.Purged > 0:
 			s.log.Info("finished runs were deleted", "runs", swept.Deleted, "exported", swept.Exported, "tombstones purged", swept.Purged, "held", swept.Held)
 		}
+		if err == nil && swept.more {
+			continue
+		}
 		t := time.NewTimer(s.opts.Every)
 		select {
 		case <-t.C:
@@ -88,23 +101,31 @@ func (s *sweeper) run(ctx context.Context) {
 	}
 }
 
-// sweep deletes everything that is due now.
-func (s *sweeper) sweep(ctx context.Context, by string) (out Swept, err error) {
+// sweep deletes what is due now, at most round runs (0: all), and purges the tombstones that are. While one page is being
+// deleted the next one is looked for and exported.
+func (s *sweeper) sweep(ctx context.Context, by string, round int) (out Swept, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q := ExpiredQuery{Policy: s.opts.Policy, Limit: sweepPage}
-	for {
-		page, err := s.store.Expired(ctx, q)
-		if err != nil {
-			return out, fmt.Errorf("sweep: %w", err)
+	pages, deleted := make(chan duePage), 0
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		defer close(pages)
+		return s.find(gctx, round, &out, pages)
+	})
+	g.Go(func() error {
+		for page := range pages {
+			n, err := s.clean(gctx, &page)
+			deleted += n
+			if err != nil {
+				return err
+			}
 		}
-		if err := s.clean(ctx, &page, &out); err != nil {
-			return out, fmt.Errorf("sweep: %w", err)
-		}
-		if q.After = page.Next; q.After == "" {
-			out.Next = page.NextDue
-			break
-		}
+		return nil
+	})
+	err = g.Wait()
+	out.Deleted = deleted
+	if err != nil {
+		return out, fmt.Errorf("sweep: %w", err)
 	}
 	if err := s.purge(ctx, by, &out); err != nil {
 		return out, fmt.Errorf("purge tombstones: %w", err)
@@ -112,38 +133,113 @@ func (s *sweeper) sweep(ctx context.Context, by string) (out Swept, err error) {
 	return out, nil
 }
 
-// clean deletes the runs of a page. Where there is nothing to do it asks for no lease.
-func (s *sweeper) clean(ctx context.Context, page *ExpiredPage, out *Swept) error {
-	out.Held += page.Held
-	out.Damaged += len(page.Damaged)
-	runs := page.Runs
-	if len(page.Unexported) > 0 && s.opts.Exporter != nil {
-		n, err := s.export(ctx, s.opts.Exporter, page.Unexported)
+// duePage is what is to be deleted of a page.
+type duePage struct {
+	runs    []history.RunID
+	erasing bool
+	// backlog says that more is due than a page.
+	backlog bool
+}
+
+// find looks for what is due, exports what must be exported first, and sends on what can be deleted.
+func (s *sweeper) find(ctx context.Context, round int, out *Swept, pages chan<- duePage) error {
+	found := 0
+	for q := (ExpiredQuery{Policy: s.opts.Policy, Limit: sweepPage}); ; {
+		page, err := s.store.Expired(ctx, q)
 		if err != nil {
 			return err
 		}
-		out.Exported += n
-		runs = append(runs, page.Unexported...)
-	} else {
-		out.Unexported += len(page.Unexported)
+		out.Held += page.Held
+		out.Damaged += len(page.Damaged)
+		runs := page.Runs
+		if len(page.Unexported) > 0 && s.opts.Exporter != nil {
+			n, err := s.export(ctx, s.opts.Exporter, page.Unexported)
+			if err != nil {
+				return err
+			}
+			out.Exported += n
+			runs = append(runs, page.Unexported...)
+		} else {
+			out.Unexported += len(page.Unexported)
+		}
+		if len(runs) > 0 || page.Erasing && q.After == "" {
+			select {
+			case pages <- duePage{runs: runs, erasing: page.Erasing && q.After == "", backlog: page.Next != ""}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		found += len(runs)
+		if q.After = page.Next; q.After == "" {
+			out.Next = page.NextDue
+			return nil
+		}
+		if round > 0 && found >= round {
+			out.more = true
+			return nil
+		}
 	}
-	for more := page.Erasing; more || len(runs) > 0; {
+}
+
+// clean deletes the runs of a page, and what deleted runs have left, and returns how many it deleted. Each batch is followed
+// by a rest; while there is a backlog several are under way instead.
+func (s *sweeper) clean(ctx context.Context, page *duePage) (deleted int, err error) {
+	if page.erasing {
+		if err := s.erase(ctx); err != nil {
+			return 0, err
+		}
+	}
+	size := len(page.runs)
+	if page.backlog {
+		size = len(page.runs)/deleters + 1
+	}
+	var total atomic.Int64
+	g, ctx := errgroup.WithContext(ctx)
+	for part := range slices.Chunk(page.runs, max(size, 1)) {
+		g.Go(func() error { return s.delete(ctx, part, page.backlog, &total) })
+	}
+	err = g.Wait()
+	return int(total.Load()), err
+}
+
+// delete deletes runs, a batch at a time.
+func (s *sweeper) delete(ctx context.Context, runs []history.RunID, backlog bool, deleted *atomic.Int64) error {
+	for len(runs) > 0 {
 		token, err := s.store.LeaseCleanup(ctx, s.owner, sweepTTL)
 		if err != nil {
 			return err
 		}
 		began := time.Now()
-		if more {
-			if more, err = s.store.Erase(ctx, token); err != nil {
+		d, err := s.store.Delete(ctx, token, s.opts.Policy, runs)
+		if err != nil {
+			return err
+		}
+		deleted.Add(int64(len(d.Deleted)))
+		runs = runs[d.Handled:]
+		if !backlog {
+			if err := rest(ctx, time.Since(began)); err != nil {
 				return err
 			}
-		} else {
-			d, err := s.store.Delete(ctx, token, s.opts.Policy, runs)
-			if err != nil {
+		}
+		if d.More {
+			if err := s.erase(ctx); err != nil {
 				return err
 			}
-			out.Deleted += len(d.Deleted)
-			runs, more = runs[d.Handled:], d.More
+		}
+	}
+	return nil
+}
+
+// erase removes the rows that deleted runs have left.
+func (s *sweeper) erase(ctx context.Context) error {
+	for more := true; more; {
+		token, err := s.store.LeaseCleanup(ctx, s.owner, sweepTTL)
+		if err != nil {
+			return err
+		}
+		began := time.Now()
+		if more, err = s.store.Erase(ctx, token); err != nil {
+			return err
 		}
 		if err := rest(ctx, time.Since(began)); err != nil {
 			return err
@@ -204,7 +300,7 @@ func (s *sweeper) purge(ctx context.Context, by string, out *Swept) error {
 		}
 	}
 	now := s.store.Now()
-	if youngest == 0 || s.purged != 0 && now < s.purged.Add(purgeEvery) {
+	if youngest == 0 || s.purged != 0 && now < s.purged.Add(min(purgeEvery, youngest)) {
 		return nil
 	}
 	f := TombstoneFilter{DeletedBefore: now.Add(-youngest) + 1, Limit: sweepPage}

@@ -12,6 +12,8 @@
 //   - sitting runs the measuring processes in turns and keeps the record; report makes tables of it.
 //   - workload is one measuring process: one of the workloads W1 to W7 on one engine.
 //   - peer is what an engine must give; the packages under adapter are the engines.
+//   - soak runs a million runs with retention (perdure-bench soak); growth measures what a large file and a long run cost
+//     (perdure-bench growth).
 //   - commitpath compares boltstore's commits with those of a bare bbolt loop, as a Go benchmark.
 package main
 
@@ -42,6 +44,13 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	if len(args) == 1 && args[0] == sitting.ChildArg {
 		return measure(ctx, os.Stdin, os.Stdout)
+	}
+	if len(args) > 0 && args[0] == "soak" {
+		c, err := parseSoak(args[1:], os.Stderr)
+		if err != nil {
+			return err
+		}
+		return c.run(ctx, os.Stdout)
 	}
 	o, err := parse(args, os.Stderr)
 	if err != nil {

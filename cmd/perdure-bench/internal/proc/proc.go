@@ -19,12 +19,7 @@ type Memory struct{ Anon, File int64 }
 // ResidentMemory is the memory of this process after a collection, with what Go holds in reserve given back.
 func ResidentMemory() (Memory, error) {
 	debug.FreeOSMemory()
-	anon, err := field("/proc/self/status", "RssAnon")
-	if err != nil {
-		return Memory{}, err
-	}
-	file, err := field("/proc/self/status", "RssFile")
-	return Memory{Anon: anon << 10, File: file << 10}, err
+	return Resident()
 }
 
 // Usage is what the process has used since it began.
@@ -57,4 +52,14 @@ func field(path, name string) (int64, error) {
 		}
 	}
 	return 0, fmt.Errorf("%s has no line %q", path, name)
+}
+
+// Resident is the memory of this process as it stands, garbage included.
+func Resident() (Memory, error) {
+	anon, err := field("/proc/self/status", "RssAnon")
+	if err != nil {
+		return Memory{}, err
+	}
+	file, err := field("/proc/self/status", "RssFile")
+	return Memory{Anon: anon << 10, File: file << 10}, err
 }
