@@ -137,25 +137,11 @@ func (e *Engine) Verify(ctx context.Context, fn func(Violation)) error {
 
 // Outcome returns the terminal event of a run; while there is none the error matches history.ErrNotFound.
 func (e *Engine) Outcome(ctx context.Context, id history.RunID) (history.Event, error) {
-	run, err := e.store.Run(ctx, id)
-	if err != nil {
-		return history.Event{}, err
+	end, over, err := e.store.Outcome(ctx, id)
+	if err == nil && !over {
+		err = fmt.Errorf("outcome of run %s, which is not over: %w", id, history.ErrNotFound)
 	}
-	return e.outcome(ctx, &run)
-}
-
-func (e *Engine) outcome(ctx context.Context, run *history.Run) (history.Event, error) {
-	if !run.Status.Terminal() {
-		return history.Event{}, fmt.Errorf("outcome of run %s, which is %s: %w", run.ID, run.Status, history.ErrNotFound)
-	}
-	es, err := e.store.History(ctx, run.ID, run.Seq, 1)
-	if err != nil {
-		return history.Event{}, err
-	}
-	if len(es) == 0 {
-		return history.Event{}, fmt.Errorf("outcome of run %s: %w", run.ID, history.ErrCorrupt)
-	}
-	return es[0], nil
+	return end, err
 }
 
 // Await waits until the run is over and returns its terminal event. It reads nothing in between.
@@ -163,12 +149,9 @@ func (e *Engine) Await(ctx context.Context, id history.RunID) (history.Event, er
 	over, stop := e.hub.watch(id, theEnd)
 	defer stop()
 	for {
-		run, err := e.store.Run(ctx, id)
-		if err != nil {
-			return history.Event{}, err
-		}
-		if run.Status.Terminal() {
-			return e.outcome(ctx, &run)
+		end, closed, err := e.store.Outcome(ctx, id)
+		if err != nil || closed {
+			return end, err
 		}
 		select {
 		case <-over:

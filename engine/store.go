@@ -138,6 +138,9 @@ type Leases interface {
 
 // Reader are the reads. They never wait for writers.
 type Reader interface {
+	// Outcome returns the terminal event of a run; over is false while there is none. It is what those ask who wait for a
+	// run, again and again, so a store answers it from memory where it can.
+	Outcome(ctx context.Context, id history.RunID) (end history.Event, over bool, err error)
 	// Run returns the projection of a run.
 	Run(ctx context.Context, id history.RunID) (history.Run, error)
 	// RunByKey finds a run by its caller-given id.

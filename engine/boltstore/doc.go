@@ -7,6 +7,7 @@
 //   - The committer is the one goroutine that writes. It runs the ops that gathered while the last
 //     transaction was syncing, in the order of their arrival, in one transaction (group commit).
 //   - A stage holds the changes of one op until all its checks have passed, so that a refused op changes nothing.
+//   - The recent runs are kept in memory as they stand on disk, so that hot ones are not read and decoded again.
 //   - A window is the front of an index (ready runs, timers) in memory; the rest stays on disk.
 //
 // # Rules

@@ -114,7 +114,7 @@ func (st *stage) finish(w *workRun, e *history.Event) error {
 // close clears what a run that has ended leaves behind: its timers, its questions, and its inbox, whose items become
 // dead letters but for those in consumed. A parent is told the outcome.
 func (st *stage) close(w *workRun, e *history.Event, consumed []uint64) error {
-	w.write = true
+	w.write, w.end = true, keepable(e)
 	for k := range st.scan(bRunTimers, w.id[:], nil) {
 		id, t, ok := splitRunTimerKey(k)
 		if !ok {

@@ -46,32 +46,53 @@ func (s *Store) Claim(ctx context.Context, req engine.ClaimRequest) ([]history.C
 	}
 	taken, err := s.take(ctx, &req)
 	if err != nil {
-		return nil, err
+		return nil, s.wrap("claim", err)
 	}
 	if len(taken) == 0 {
 		return nil, s.wrap("claim", s.unread())
 	}
-	now := s.readTime()
-	claims := make([]history.Claim, 0, len(taken))
-	var broken []error
-	err = s.view(ctx, "claim", func(v *view) error {
-		for _, l := range taken {
-			c, err := v.claim(l.run, l.token, now)
-			if err != nil {
-				broken = append(broken, fmt.Errorf("run %s: %w", l.run, err))
-			}
-			claims = append(claims, c)
-		}
-		return nil
-	})
+	claims, broken, err := s.readClaims(ctx, taken)
 	if err != nil {
-		s.forget(taken...)
-		return nil, err
+		s.forget(taken)
+		return nil, s.wrap("claim", err)
 	}
 	if claims = s.seat(taken, claims, broken); len(claims) == 0 {
 		return nil, s.wrap("claim", s.unread())
 	}
 	return claims, nil
+}
+
+// takenRun is a run that a claim has taken: its lease, and what the holder must know, where that was at hand.
+type takenRun struct {
+	*lease
+	known *history.Claim
+}
+
+// readClaims reads what the holders must know, of all runs of which it was not at hand in one transaction.
+func (s *Store) readClaims(ctx context.Context, taken []takenRun) (claims []history.Claim, broken []error, err error) {
+	claims = make([]history.Claim, len(taken))
+	var unknown []int
+	for i, p := range taken {
+		if p.known != nil {
+			claims[i] = *p.known
+		} else {
+			unknown = append(unknown, i)
+		}
+	}
+	if len(unknown) == 0 {
+		return claims, nil, nil
+	}
+	now := s.readTime()
+	err = s.read(ctx, func(v *view) error {
+		for _, i := range unknown {
+			l := taken[i].lease
+			if claims[i], err = v.claim(l.run, l.token, now); err != nil {
+				broken = append(broken, fmt.Errorf("run %s: %w", l.run, err))
+			}
+		}
+		return nil
+	})
+	return claims, broken, err
 }
 
 // unread returns, once, why runs that were taken could not be read: by the next claim that finds nothing, so that one
@@ -97,31 +118,58 @@ func checkClaim(req *engine.ClaimRequest) error {
 }
 
 // take leases the first rows of the lines that are asked for.
-func (s *Store) take(ctx context.Context, req *engine.ClaimRequest) (taken []*lease, err error) {
+func (s *Store) take(ctx context.Context, req *engine.ClaimRequest) (taken []takenRun, err error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err = s.view(ctx, "claim", func(v *view) error {
-		turn, expires := s.newTurn(v, req), s.clock.now().Add(req.TTL)
-		for len(taken) < req.Max {
-			row, ln, ok := s.next(v, turn)
-			if !ok {
-				break
-			}
-			s.counter++
-			l := &lease{
-				run: runOfReady(row), owner: req.Owner, row: row, expires: expires, tenant: ln.place.share,
-				token: history.Token{Epoch: s.epoch, Counter: s.counter},
-			}
-			if ln.limit > 0 {
-				name := keyOfLine(ln.prefix)
-				l.key, l.keyName = s.keyShare(ln.place.tenant, name), shareKey(ln.place.tenant, name)
-			}
-			s.hold(l)
-			taken = append(taken, l)
+	turn, err := s.newTurn(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	expires := s.clock.now().Add(req.TTL)
+	for len(taken) < req.Max {
+		row, ln, err := s.next(ctx, turn)
+		if err != nil && len(taken) == 0 {
+			return nil, err
 		}
+		if err != nil || ln == nil {
+			break
+		}
+		s.counter++
+		l := &lease{
+			run: runOfReady(row), owner: req.Owner, row: row, expires: expires, tenant: ln.place.share,
+			token: history.Token{Epoch: s.epoch, Counter: s.counter},
+		}
+		if ln.limit > 0 {
+			name := keyOfLine(ln.prefix)
+			l.key, l.keyName = s.keyShare(ln.place.tenant, name), shareKey(ln.place.tenant, name)
+		}
+		s.hold(l)
+		taken = append(taken, takenRun{l, s.knownClaim(l)})
+	}
+	return taken, nil
+}
+
+// knownClaim returns what the holder of a new lease must know, where the store has it at hand: of a run that has begun
+// lately, and has nothing in its inbox. Caller holds mu, under which what is known changes: so nothing that was accepted before
+// its time is missing.
+func (s *Store) knownClaim(l *lease) *history.Claim {
+	r := s.recent.live(l.run)
+	if r == nil || r.state.InboxHead > 0 || !r.state.Status.InLine() {
 		return nil
-	})
-	return taken, err
+	}
+	fresh := r.state.Seq == r.state.GenerationSeq
+	if fresh && (r.begun == nil || r.begun.Seq != r.state.Seq) {
+		return nil
+	}
+	c := &history.Claim{Run: history.Run{Spec: copiedSpec(r.spec), State: r.state}, Token: l.token, Now: s.readTimeLocked()}
+	c.Run.Status = history.StatusRunning
+	if fresh {
+		c.Fresh = copied(r.begun)
+	}
+	return c
 }
 
 // claim reads what the holder of a new lease must know. The zero claim stands for a run that is not to be executed.
@@ -148,13 +196,13 @@ func (v *view) claim(id history.RunID, token history.Token, now history.Time) (h
 
 // seat completes the leases whose runs could be read and drops the others. A damaged run keeps its row: every
 // claim of a later epoch meets it again, and Verify names it.
-func (s *Store) seat(taken []*lease, claims []history.Claim, broken []error) []history.Claim {
+func (s *Store) seat(taken []takenRun, claims []history.Claim, broken []error) []history.Claim {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.broken = append(s.broken, broken...)
 	kept := claims[:0]
-	for i, l := range taken {
-		c := claims[i]
+	for i, p := range taken {
+		l, c := p.lease, claims[i]
 		if s.leases[l.run] != l || l.ended {
 			continue // fenced since
 		}
@@ -162,7 +210,7 @@ func (s *Store) seat(taken []*lease, claims []history.Claim, broken []error) []h
 			s.letGo(l)
 			continue
 		}
-		spec := c.Run.Spec
+		spec := copiedSpec(&c.Run.Spec)
 		l.spec, l.recorded = &spec, c.Run.Claimed
 		kept = append(kept, c)
 	}
@@ -174,6 +222,11 @@ func (s *Store) seat(taken []*lease, claims []history.Claim, broken []error) []h
 func (s *Store) readTime() history.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.readTimeLocked()
+}
+
+// readTimeLocked is readTime for a caller that holds mu.
+func (s *Store) readTimeLocked() history.Time {
 	if s.stamp != 0 {
 		return s.stamp
 	}
@@ -181,12 +234,12 @@ func (s *Store) readTime() history.Time {
 }
 
 // forget drops leases that could not be handed out and puts their runs back.
-func (s *Store) forget(taken ...*lease) {
+func (s *Store) forget(taken []takenRun) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, l := range taken {
-		s.letGo(l)
-		s.enterRow(l.row)
+	for _, p := range taken {
+		s.letGo(p.lease)
+		s.enterRow(p.row)
 	}
 }
 

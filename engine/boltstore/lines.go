@@ -3,6 +3,7 @@ package boltstore
 import (
 	"bytes"
 	"container/heap"
+	"context"
 	"slices"
 
 	"github.com/perdure/perdure/history"
@@ -275,39 +276,61 @@ func (s *Store) newLine(g *group, prefix string, n *lineName) *line {
 }
 
 // groupsOf returns the groups of a workflow version. The first time it finds its lines on disk. Caller holds mu.
-func (s *Store) groupsOf(v *view, key history.WorkflowKey) map[string]*group {
+func (s *Store) groupsOf(ctx context.Context, key history.WorkflowKey) (map[string]*group, error) {
 	prefix := workflowPrefix(key)
 	if groups := s.sched.workflows[string(prefix)]; groups != nil {
-		return groups
+		return groups, nil
 	}
 	groups := map[string]*group{}
 	s.sched.workflows[string(prefix)] = groups
+	err := s.read(ctx, func(v *view) error {
+		s.findLines(v, prefix)
+		return nil
+	})
+	if err != nil {
+		delete(s.sched.workflows, string(prefix))
+		return nil, err
+	}
+	return groups, nil
+}
+
+// findLines makes the lines that a workflow version has on disk, with nothing of them loaded.
+func (s *Store) findLines(v *view, prefix []byte) {
 	c := v.bucket(bReady).Cursor()
 	for k, _ := c.Seek(prefix); k != nil && bytes.HasPrefix(k, prefix) && len(k) > readySuffix; {
 		name := bytes.Clone(k[:len(k)-readySuffix])
 		if l := s.lineAt(string(name), true); l != nil {
-			l.complete = false // nothing of it is loaded
+			l.complete = false
 			s.settle(l)
 		}
 		k, _ = c.Seek(append(name, bytes.Repeat([]byte{0xff}, readySuffix+1)...))
 	}
-	return groups
 }
 
 // fill loads the fronts of the group's lines from disk where their windows are empty. Caller holds mu: what a transaction
 // that is being published changes is applied after the fill, and applying it twice does no harm.
-func (s *Store) fill(v *view, g *group) {
-	for l := range g.stale {
-		l.fill(func(from string, yield func(key string, wanted bool) bool) {
-			for k, val := range v.scan(bReady, []byte(l.prefix), []byte(max(from, l.prefix))) {
-				key := string(k)
-				if !yield(key, s.wanted(key, val)) {
-					return
-				}
-			}
-		})
-		s.settle(l)
+func (s *Store) fill(ctx context.Context, g *group) error {
+	if len(g.stale) == 0 {
+		return nil
 	}
+	return s.read(ctx, func(v *view) error {
+		for l := range g.stale {
+			s.fillLine(v, l)
+		}
+		return nil
+	})
+}
+
+func (s *Store) fillLine(v *view, l *line) {
+	l.fill(func(from string, yield func(key string, wanted bool) bool) {
+		for k, val := range v.scan(bReady, []byte(l.prefix), []byte(max(from, l.prefix))) {
+			key := string(k)
+			if !yield(key, s.wanted(key, val)) {
+				return
+			}
+		}
+	})
+	s.settle(l)
 }
 
 // wanted reports whether a row of the ready index may be claimed now. Caller holds mu.

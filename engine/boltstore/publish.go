@@ -36,6 +36,7 @@ func (t *txn) publish() []engine.Change {
 func (s *Store) publishRun(w *workRun) engine.Change {
 	c := w.change
 	c.Run, c.Tenant, c.Status = w.id, w.spec.Tenant, w.state.Status
+	s.recent.remember(w)
 	if w.wasReadyAt != 0 {
 		s.leaveLine(w.spec, w.wasReadyAt)
 	}

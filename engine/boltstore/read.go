@@ -15,33 +15,44 @@ const historyLimit = 1000
 
 // Run implements engine.Store.
 func (s *Store) Run(ctx context.Context, id history.RunID) (history.Run, error) {
-	return s.find(ctx, "run "+id.String(), func(*view) ([]byte, error) { return id[:], nil })
+	var run history.Run
+	err := s.viewRun(ctx, "run", id, func(v *view) (err error) {
+		run, err = v.run(id)
+		return err
+	})
+	if err != nil {
+		return history.Run{}, err
+	}
+	run.Status = run.Status.Seen(s.held(id))
+	return run, nil
 }
 
 // RunByKey implements engine.Store.
 func (s *Store) RunByKey(ctx context.Context, tenant, key string) (history.Run, error) {
-	return s.find(ctx, fmt.Sprintf("run with key %q", key), func(v *view) ([]byte, error) {
-		return v.get(bKeys, tenantKey(tenant, key)), nil
-	})
+	run, err := s.find(ctx, func(v *view) []byte { return v.get(bKeys, tenantKey(tenant, key)) })
+	if err != nil {
+		return run, s.wrap(fmt.Sprintf("run with key %q", key), err)
+	}
+	return run, nil
 }
 
 // RunByTask implements engine.Store. Its errors do not repeat the task id.
 func (s *Store) RunByTask(ctx context.Context, taskID string) (history.Run, error) {
-	return s.find(ctx, "run of task", func(v *view) ([]byte, error) {
+	run, err := s.find(ctx, func(v *view) []byte {
 		if taskID == "" {
-			return nil, nil
+			return nil
 		}
-		return v.get(bTasks, []byte(taskID)), nil
+		return v.get(bTasks, []byte(taskID))
 	})
+	return run, s.wrap("run of task", err)
 }
 
-func (s *Store) find(ctx context.Context, what string, lookUp func(v *view) ([]byte, error)) (run history.Run, err error) {
+// find returns the run that a row of an index leads to.
+func (s *Store) find(ctx context.Context, row func(v *view) []byte) (run history.Run, err error) {
 	var id history.RunID
-	err = s.view(ctx, what, func(v *view) error {
-		k, err := lookUp(v)
+	err = s.read(ctx, func(v *view) error {
+		k := row(v)
 		switch {
-		case err != nil:
-			return err
 		case k == nil:
 			return history.ErrNotFound
 		case copy(id[:], k) != len(id):
@@ -55,6 +66,32 @@ func (s *Store) find(ctx context.Context, what string, lookUp func(v *view) ([]b
 	}
 	run.Status = run.Status.Seen(s.held(id))
 	return run, nil
+}
+
+// Outcome implements engine.Store. Of a run that was committed lately it knows without a look at the file.
+func (s *Store) Outcome(ctx context.Context, id history.RunID) (end history.Event, over bool, err error) {
+	if err := s.usable(ctx); err != nil {
+		return end, false, s.wrap("outcome", err)
+	}
+	s.mu.Lock()
+	known := s.recent.get(id)
+	s.mu.Unlock()
+	switch {
+	case known != nil && known.end != nil:
+		return *copied(known.end), true, nil
+	case known != nil:
+		return end, false, nil
+	}
+	err = s.viewRun(ctx, "outcome of run", id, func(v *view) error {
+		state, _, err := v.state(id)
+		if err != nil || !state.Status.Terminal() {
+			return err
+		}
+		end, err = v.event(id, state.Seq)
+		over = err == nil
+		return err
+	})
+	return end, over, err
 }
 
 // exists returns an error that matches ErrNotFound where there is no such run.
@@ -92,7 +129,7 @@ func (s *Store) History(ctx context.Context, id history.RunID, from uint64, limi
 		limit = historyLimit
 	}
 	var events []history.Event
-	err := s.view(ctx, "history of run "+id.String(), func(v *view) error {
+	err := s.viewRun(ctx, "history of run", id, func(v *view) error {
 		if err := v.exists(id); err != nil {
 			return err
 		}
@@ -132,7 +169,7 @@ func (s *Store) DeadLetters(ctx context.Context, id history.RunID) ([]history.In
 }
 
 func (s *Store) items(ctx context.Context, what string, b bucketID, id history.RunID, after uint64) (items []history.InboxItem, err error) {
-	err = s.view(ctx, what+" of run "+id.String(), func(v *view) error {
+	err = s.viewRun(ctx, what+" of run", id, func(v *view) error {
 		if err := v.exists(id); err != nil {
 			return err
 		}
@@ -145,7 +182,7 @@ func (s *Store) items(ctx context.Context, what string, b bucketID, id history.R
 // Interrupts implements engine.Store.
 func (s *Store) Interrupts(ctx context.Context, id history.RunID) ([]history.Interrupt, error) {
 	var open []history.Interrupt
-	err := s.view(ctx, "questions of run "+id.String(), func(v *view) error {
+	err := s.viewRun(ctx, "questions of run", id, func(v *view) error {
 		if err := v.exists(id); err != nil {
 			return err
 		}
@@ -167,7 +204,7 @@ func (s *Store) Interrupts(ctx context.Context, id history.RunID) ([]history.Int
 
 // Timers implements engine.Store.
 func (s *Store) Timers(ctx context.Context, id history.RunID) (timers []history.Timer, err error) {
-	err = s.view(ctx, "timers of run "+id.String(), func(v *view) error {
+	err = s.viewRun(ctx, "timers of run", id, func(v *view) error {
 		if err := v.exists(id); err != nil {
 			return err
 		}

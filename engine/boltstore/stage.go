@@ -47,6 +47,8 @@ type workRun struct {
 	gone bool
 	// lastIdentity is the number of the run's newest row in identitylog, once it was looked up.
 	lastIdentity uint64
+	// begun and end are the first and the terminal event, where they are small and this transaction writes them.
+	begun, end *history.Event
 	// lastDead is the sequence of the run's newest dead letter, once it was looked up.
 	lastDead uint64
 }
@@ -88,6 +90,8 @@ func (st *stage) load(id history.RunID) (*workRun, error) {
 		return nil, fmt.Errorf("run %s: %w: %w", id, history.ErrNotFound, history.ErrExpired)
 	} else if known != nil {
 		w = *known
+	} else if r := st.store.recall(id); r != nil {
+		w = workRun{id: id, spec: r.spec, state: r.state, was: r.state.Status, readyAt: r.readyAt, wasReadyAt: r.readyAt}
 	} else {
 		state, readyAt, err := st.view.state(id)
 		if err != nil {

@@ -14,6 +14,7 @@ type encodedStart struct {
 	spec   []byte
 	events []encodedEvent
 	signal *encodedItem
+	begun  *history.Event // see workRun
 	// What the run adopts beside its events.
 	rows      history.Rows
 	questions [][]byte // records of rows.Open
@@ -43,6 +44,7 @@ func (s *Store) encodeStart(start history.Start) (*encodedStart, error) {
 	}
 	now := s.clock.now()
 	start.Fill(now)
+	start.Spec = copiedSpec(&start.Spec) // it stays in memory
 	e := &encodedStart{start: start, rows: start.Rows()}
 	var err error
 	if e.spec, err = history.Encode(s.codec, &e.start.Spec); err != nil {
@@ -50,6 +52,9 @@ func (s *Store) encodeStart(start history.Start) (*encodedStart, error) {
 	}
 	if e.events, err = s.encodeEvents(history.Digest{}, start.Begin(now)); err != nil {
 		return nil, err
+	}
+	if len(e.events) == 1 {
+		e.begun = keepable(&e.events[0].event)
 	}
 	if start.Signal != nil {
 		if e.signal, err = s.encodeItem(*start.Signal); err != nil {
@@ -109,7 +114,7 @@ func (st *stage) seen(w *workRun) (history.Run, error) {
 	if err != nil {
 		return history.Run{}, err
 	}
-	run := history.Run{Spec: *spec, State: w.state}
+	run := history.Run{Spec: copiedSpec(spec), State: w.state}
 	run.Status = run.Status.Seen(st.store.held(w.id))
 	return run, nil
 }
@@ -152,6 +157,7 @@ func (st *stage) begin(w *workRun, e *encodedStart) error {
 		}
 		st.put(bEvents, runSeqKey(w.id, ev.event.Seq), ev.rec)
 	}
+	w.begun = e.begun
 	return st.adopt(w, e)
 }
 

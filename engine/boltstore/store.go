@@ -48,6 +48,7 @@ type Store struct {
 	closing map[history.RunID]bool
 	// delayed holds ready runs that were released with a time before which nobody may claim them.
 	delayed map[history.RunID]delay
+	recent  recent
 	sched   scheduler
 	timers  window
 	cleanup cleanupLease
@@ -130,8 +131,20 @@ func (s *Store) fail(cause error) error {
 // view runs fn in a read transaction. Damage that makes bbolt panic, or that the memory map cannot read, becomes an
 // error that matches history.ErrCorrupt.
 func (s *Store) view(ctx context.Context, op string, fn func(v *view) error) error {
+	return s.wrap(op, s.read(ctx, fn))
+}
+
+// viewRun is view for a read of one run, whose id is in the error.
+func (s *Store) viewRun(ctx context.Context, what string, id history.RunID, fn func(v *view) error) error {
+	if err := s.read(ctx, fn); err != nil {
+		return s.wrap(what+" "+id.String(), err)
+	}
+	return nil
+}
+
+func (s *Store) read(ctx context.Context, fn func(v *view) error) error {
 	if err := s.usable(ctx); err != nil {
-		return s.wrap(op, err)
+		return err
 	}
 	err := guard(func() error {
 		return s.db.View(func(tx *bolt.Tx) error {
@@ -139,7 +152,7 @@ func (s *Store) view(ctx context.Context, op string, fn func(v *view) error) err
 		})
 	})
 	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
-		err = history.ErrClosed
+		return history.ErrClosed
 	}
-	return s.wrap(op, err)
+	return err
 }

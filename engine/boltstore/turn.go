@@ -1,6 +1,8 @@
 package boltstore
 
 import (
+	"context"
+	"maps"
 	"slices"
 
 	"github.com/perdure/perdure/history"
@@ -12,41 +14,42 @@ type turn struct {
 	left   map[string]int
 }
 
-func (s *Store) newTurn(v *view, req *history.ClaimRequest) *turn {
-	t := &turn{left: map[string]int{}}
-	for queue, n := range req.Limits {
-		t.left[queue] = n
-	}
-	seen := map[history.WorkflowKey]bool{}
-	for _, key := range req.Workflows {
-		if seen[key] {
+func (s *Store) newTurn(ctx context.Context, req *history.ClaimRequest) (*turn, error) {
+	t := &turn{left: maps.Clone(req.Limits)}
+	for i, key := range req.Workflows {
+		if slices.Contains(req.Workflows[:i], key) {
 			continue
 		}
-		seen[key] = true
-		for queue, g := range s.groupsOf(v, key) {
+		groups, err := s.groupsOf(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		for queue, g := range groups {
 			if req.Queues == nil || slices.Contains(req.Queues, queue) {
 				t.groups = append(t.groups, g)
 			}
 		}
 	}
-	return t
+	return t, nil
 }
 
-// next takes the row whose turn it is out of its line; ok is false where there is none. The caller enters its lease before
+// next takes the row whose turn it is out of its line, which is nil where there is none. The caller enters its lease before
 // it asks for another.
-func (s *Store) next(v *view, t *turn) (row string, l *line, ok bool) {
+func (s *Store) next(ctx context.Context, t *turn) (row string, l *line, err error) {
 	var best *tenantLines
 	for _, g := range t.groups {
 		if n, limited := t.left[g.queue]; limited && n <= 0 {
 			continue
 		}
-		s.fill(v, g)
+		if err := s.fill(ctx, g); err != nil {
+			return "", nil, err
+		}
 		if len(g.order) > 0 && (best == nil || g.order[0].before(best)) {
 			best = g.order[0]
 		}
 	}
 	if best == nil {
-		return "", nil, false
+		return "", nil, nil
 	}
 	if _, limited := t.left[best.group.queue]; limited {
 		t.left[best.group.queue]--
@@ -54,7 +57,7 @@ func (s *Store) next(v *view, t *turn) (row string, l *line, ok bool) {
 	l = best.lines[0]
 	row = l.pop()
 	s.settle(l)
-	return row, l, true
+	return row, l, nil
 }
 
 // lineHeap orders the lines of a tenant, tenantHeap the tenants of a group. Each element knows where it is.

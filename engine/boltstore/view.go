@@ -16,6 +16,8 @@ type view struct {
 	tx      *bolt.Tx
 	codec   *history.Codec
 	buckets [nBuckets]*bolt.Bucket
+	// lookups are cursors to find single rows with: one that is used again allocates nothing.
+	lookups [nBuckets]*bolt.Cursor
 }
 
 func (v *view) bucket(b bucketID) *bolt.Bucket {
@@ -33,7 +35,17 @@ func (v *view) get(b bucketID, key []byte) []byte {
 	if !v.has(b) {
 		return nil
 	}
-	return v.bucket(b).Get(key)
+	if k, val := v.lookup(b).Seek(key); bytes.Equal(k, key) {
+		return val
+	}
+	return nil
+}
+
+func (v *view) lookup(b bucketID) *bolt.Cursor {
+	if v.lookups[b] == nil {
+		v.lookups[b] = v.bucket(b).Cursor()
+	}
+	return v.lookups[b]
 }
 
 // scan yields the rows whose keys have the prefix, in order, from key from on (nil: from the first). Both slices are
@@ -43,10 +55,13 @@ func (v *view) scan(b bucketID, prefix, from []byte) iter.Seq2[[]byte, []byte] {
 		if !v.has(b) {
 			return
 		}
-		c := v.bucket(b).Cursor()
 		if from == nil {
 			from = prefix
 		}
+		if k, _ := v.lookup(b).Seek(from); k == nil || !bytes.HasPrefix(k, prefix) {
+			return // as most often: nothing is allocated
+		}
+		c := v.bucket(b).Cursor()
 		for k, val := c.Seek(from); k != nil && bytes.HasPrefix(k, prefix); k, val = c.Next() {
 			if !yield(k, val) {
 				return

@@ -3,7 +3,9 @@ package storetest
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/perdure/perdure/engine"
@@ -19,6 +21,7 @@ func readScenarios() []scenario {
 		{"deleted runs leave every list", listWithoutDeleted},
 		{"a cursor that no page came with is refused", listCursor},
 		{"what is read belongs to the reader", readsAreCopies},
+		{"the outcome of a run is its terminal event", outcomes},
 		{"definitions keep their versions", definitions},
 		{"a secret is made once", secrets},
 		{"changes come in order and stop when asked", changesInOrder},
@@ -255,12 +258,49 @@ func readsAreCopies(e *env) {
 		items[0].Payload[1] = 'z'
 	}
 	h := e.take()
+	h.claim.Run.Tags["a"] = "4"
+	equal(e, "tag after a claim", e.Run(run.ID).Tags["a"], "1")
 	ev := []history.Event{{Seq: 2, Kind: history.StepCompleted, Position: "a#0"}}
 	b := h.batch(history.NextRunning)
 	b.Events = ev
 	h.commit(b)
 	if !ev[0].Token.IsZero() || !ev[0].At.IsZero() {
 		e.Fatalf("the caller's event was changed to %+v", ev[0])
+	}
+}
+
+func outcomes(e *env) {
+	_, _, err := e.Outcome(e.ctx, history.NewRunID(e.Now()))
+	e.is(err, history.ErrNotFound)
+	long := []byte(`"` + strings.Repeat("x", 1<<16) + `"`)
+	ends := map[history.RunID]history.Event{}
+	for _, end := range []history.Event{
+		{Kind: history.RunCompleted, Payload: []byte(`"done"`)},
+		{Kind: history.RunCompleted, Payload: long},
+		{Kind: history.RunFailed, Failure: &history.Failure{Kind: history.FailureApplication, Message: "no"}},
+	} {
+		h := e.takeNew(fmt.Sprint("r", len(ends)))
+		if _, over, err := e.Outcome(e.ctx, h.id); over || err != nil {
+			e.Fatalf("the outcome of a run that is not over: %t, %v", over, err)
+		}
+		h.commit(h.batch(history.NextClosed, end))
+		es := e.events(h.id)
+		ends[h.id] = es[len(es)-1]
+	}
+	for pass := range 3 {
+		for id, want := range ends {
+			got, over, err := e.Outcome(e.ctx, id)
+			e.ok(err)
+			if !over || !reflect.DeepEqual(got, want) {
+				e.Fatalf("pass %d: the outcome is %t, %+v, want %+v", pass, over, got, want)
+			}
+			if len(got.Payload) > 0 {
+				got.Payload[0] = 'z' // must not be seen by the next pass
+			}
+		}
+		if pass == 1 {
+			e.reopen(0)
+		}
 	}
 }
 

@@ -43,6 +43,7 @@ func closedRefuses(e *env) {
 		"resume":     func() error { _, err := s.Resume(e.ctx, h.id, "", ""); return err },
 		"terminate":  func() error { _, err := s.Terminate(e.ctx, h.id, "", ""); return err },
 		"run":        func() error { _, err := s.Run(e.ctx, h.id); return err },
+		"outcome":    func() error { _, _, err := s.Outcome(e.ctx, h.id); return err },
 		"history":    func() error { _, err := s.History(e.ctx, h.id, 1, 1); return err },
 		"inbox":      func() error { _, _, err := s.Inbox(e.ctx, h.id, 0); return err },
 		"list":       func() error { _, err := s.List(e.ctx, engine.Filter{}); return err },

@@ -50,6 +50,18 @@ func (s *Store) read(ctx context.Context, op string, id history.RunID, fn func(r
 	})
 }
 
+// Outcome implements engine.Store.
+func (s *Store) Outcome(ctx context.Context, id history.RunID) (end history.Event, over bool, err error) {
+	err = s.read(ctx, "outcome", id, func(r *run) error {
+		if over = r.state.Status.Terminal(); !over {
+			return nil
+		}
+		end, _, err = s.codec.DecodeEvent(r.events[len(r.events)-1])
+		return err
+	})
+	return end, over, err
+}
+
 // Run implements engine.Store.
 func (s *Store) Run(ctx context.Context, id history.RunID) (found history.Run, err error) {
 	err = s.read(ctx, "run", id, func(r *run) error {

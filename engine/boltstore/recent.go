@@ -1,0 +1,119 @@
+package boltstore
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+
+	"github.com/perdure/perdure/history"
+)
+
+const (
+	// recentRuns bounds each half of what is kept of runs that were committed last.
+	recentRuns = 2048
+	// recentPayload bounds the payload of an event that is kept, in bytes.
+	recentPayload = 4 << 10
+)
+
+// recent keeps the runs that were committed last as they stand on disk, so that the next commit, a claim and a waiter
+// need not read and decode them. It is a cache: what is not in it is read. Its values do not change once they are in.
+//
+// It has two halves. What is asked for or put in goes to the young one; when that is full, it becomes the old one, and
+// what was old is forgotten. Guarded by Store.mu, changed only by publish: so it never has what may not be on disk.
+type recent struct {
+	young, old map[history.RunID]*recentRun
+}
+
+// recentRun is a run, or the end of one.
+type recentRun struct {
+	spec    *history.Spec
+	state   history.State
+	readyAt history.Time
+	// begun is the event of a run that has no other; nil where it is not at hand.
+	begun *history.Event
+	// end is the terminal event of a run that is over; nil where it is not at hand.
+	end *history.Event
+}
+
+func newRecent() recent {
+	return recent{young: map[history.RunID]*recentRun{}, old: map[history.RunID]*recentRun{}}
+}
+
+func (r *recent) get(id history.RunID) *recentRun {
+	if run := r.young[id]; run != nil {
+		return run
+	}
+	run := r.old[id]
+	if run != nil {
+		r.put(id, run)
+	}
+	return run
+}
+
+func (r *recent) put(id history.RunID, run *recentRun) {
+	if len(r.young) >= recentRuns {
+		r.old, r.young = r.young, r.old
+		clear(r.young)
+	}
+	r.young[id] = run
+	delete(r.old, id)
+}
+
+func (r *recent) drop(id history.RunID) {
+	delete(r.young, id)
+	delete(r.old, id)
+}
+
+// remember takes over what a transaction wrote of a run.
+func (r *recent) remember(w *workRun) {
+	switch {
+	case w.gone:
+		r.drop(w.id)
+	case !w.write:
+		// the file still has what it had
+	case !w.state.Status.Terminal():
+		r.put(w.id, &recentRun{spec: w.spec, state: w.state, readyAt: w.readyAt, begun: w.begun})
+	case w.end != nil:
+		r.put(w.id, &recentRun{end: w.end})
+	default:
+		r.drop(w.id)
+	}
+}
+
+// live returns a run that is not over; nil where it is not at hand.
+func (r *recent) live(id history.RunID) *recentRun {
+	if run := r.get(id); run != nil && run.end == nil {
+		return run
+	}
+	return nil
+}
+
+// keepable returns a copy of an event that is small enough to be kept; nil for any other.
+func keepable(e *history.Event) *history.Event {
+	if len(e.Payload) > recentPayload || e.Failure != nil {
+		return nil
+	}
+	return copied(e)
+}
+
+// copied is an event whose memory is the receiver's own.
+func copied(e *history.Event) *history.Event {
+	c := *e
+	c.Payload = bytes.Clone(e.Payload)
+	c.Names = slices.Clone(e.Names)
+	return &c
+}
+
+// copiedSpec is a spec whose memory is the receiver's own.
+func copiedSpec(s *history.Spec) history.Spec {
+	c := *s
+	c.Tags, c.Accepts = maps.Clone(s.Tags), slices.Clone(s.Accepts)
+	return c
+}
+
+// recall returns what is known of a run that is not over.
+func (s *Store) recall(id history.RunID) *recentRun {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.recent.live(id)
+}
