@@ -175,6 +175,13 @@ func (s *codecStore) List(ctx context.Context, f Filter) (Page, error) {
 	return page, err
 }
 
+// Outcome implements Store.
+func (s *codecStore) Outcome(ctx context.Context, id history.RunID) (history.Event, bool, error) {
+	end, over, err := s.Store.Outcome(ctx, id)
+	s.coder.decodeEvent(id, &end)
+	return end, over, err
+}
+
 // History implements Store.
 func (s *codecStore) History(ctx context.Context, id history.RunID, from uint64, limit int) ([]history.Event, error) {
 	events, err := s.Store.History(ctx, id, from, limit)
