@@ -52,6 +52,13 @@ func run(ctx context.Context, args []string) error {
 		}
 		return c.run(ctx, os.Stdout)
 	}
+	if len(args) > 0 && args[0] == "growth" {
+		c, err := parseGrowth(args[1:], os.Stderr)
+		if err != nil {
+			return err
+		}
+		return c.run(ctx, os.Stdout)
+	}
 	o, err := parse(args, os.Stderr)
 	if err != nil {
 		return err
