@@ -222,3 +222,42 @@ func TestWindowIsBoundedAndLosesNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingIsAcknowledgedBeforeItIsCommitted looks at the callers of a group from the inside of its commit: bbolt's last act
+// in it, when all is synced, is to call the transaction's handlers.
+func TestNothingIsAcknowledgedBeforeItIsCommitted(t *testing.T) {
+	s := openInternal(t)
+	defer s.Close()
+	var group []*op
+	early := make(chan int, 1)
+	for i := range 3 {
+		group = append(group, &op{done: make(chan struct{}), stage: func(st *stage) error {
+			st.put(bSecrets, []byte(fmt.Sprint(i)), []byte("x"))
+			if i > 0 {
+				return nil
+			}
+			st.tx.OnCommit(func() {
+				n := 0
+				for _, o := range group {
+					select {
+					case <-o.done:
+						n++
+					default:
+					}
+				}
+				early <- n
+			})
+			return nil
+		}})
+	}
+	s.commit(group)
+	for _, o := range group {
+		<-o.done
+		if o.err != nil {
+			t.Error(o.err)
+		}
+	}
+	if n := <-early; n > 0 {
+		t.Errorf("%d of %d writes were acknowledged before they were on disk", n, len(group))
+	}
+}

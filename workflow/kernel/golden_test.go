@@ -135,6 +135,43 @@ func TestGoldenHistoriesRefuseOtherCode(t *testing.T) {
 	}
 }
 
+// TestGoldenHistoriesRefuseRenamedOperations replays each history with one operation under another name, which is what a changed
+// name in the code looks like, each of them in turn.
+func TestGoldenHistoriesRefuseRenamedOperations(t *testing.T) {
+	for _, r := range recordings {
+		b, err := os.ReadFile(golden(r.name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var x history.Export
+		if err := json.Unmarshal(b, &x); err != nil {
+			t.Fatal(err)
+		}
+		tried := map[history.Position]bool{"": true}
+		for i := range x.Events {
+			pos := x.Events[i].Position
+			if tried[pos] || strings.Contains(string(pos), "[") { // inside a closed construct nothing is compared
+				continue
+			}
+			tried[pos] = true
+			renamed := x
+			renamed.Events = slices.Clone(x.Events)
+			for k := range renamed.Events {
+				if e := &renamed.Events[k]; e.Position == pos {
+					e.Position = "renamed-" + pos
+				}
+			}
+			var d *kernel.Divergence
+			if err := kernel.Replay(&renamed, r.main.Func(), kernel.Options{}); !errors.As(err, &d) {
+				t.Errorf("%s with %s renamed: %v", r.name, pos, err)
+			}
+		}
+		if len(tried) == 1 {
+			t.Errorf("%s has no operation", r.name)
+		}
+	}
+}
+
 // recording is a golden history and how it is made.
 type recording struct {
 	name   string

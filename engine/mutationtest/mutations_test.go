@@ -1,0 +1,144 @@
+package mutationtest
+
+import "github.com/perdure/perdure/engine/internal/overlay"
+
+// A mutation is a bug that somebody could write.
+type mutation struct {
+	// bug says what the code then does, and part which part of the suite finds that.
+	bug, part string
+	edits     []overlay.Edit
+	// pkg is the folder of the tests that find it, and run their names, as go test's -run has them.
+	pkg, run string
+	// also names other parts that find it, which are not run here.
+	also string
+}
+
+// The parts of the suite.
+const (
+	contract = "the store's contract"
+	behavior = "the engine's behaviour"
+	kernel   = "the kernel's recordings"
+	formats  = "the formats' golden files"
+	faults   = "the store's faults"
+	frontEnd = "the MCP front end"
+	crash    = "the crash matrix"
+)
+
+// mutations is the list: each bug with the test that finds it. The quickest that does is the one that is run.
+func mutations() []mutation {
+	const store, core = "engine/boltstore/", "workflow/kernel/"
+	return []mutation{
+		// Ownership.
+		{
+			bug: "a stale holder's token is not looked at", part: contract, also: behavior,
+			edits: []overlay.Edit{{File: store + "leases.go", Old: "case l.token != token || l.ended:", New: "case l.ended:"}},
+			pkg:   store, run: "TestContract/leases/a_worker_that_comes_back",
+		},
+		{
+			bug: "a lease never runs out", part: contract, also: behavior,
+			edits: []overlay.Edit{{File: store + "leases.go", Old: "if l.expires <= now && !l.ended {", New: "if l.expires <= 0 && !l.ended {"}},
+			pkg:   store, run: "TestContract/leases/the_expiry_of_a_lease",
+		},
+		{
+			bug: "opening the store does not raise its epoch", part: contract, also: crash,
+			edits: []overlay.Edit{{File: store + "open.go", Old: "m.epoch = max(m.epoch+1, uint64(o.Clock().UnixMilli()))", New: "m.epoch = max(m.epoch, 1)"}},
+			pkg:   store, run: "TestContract/leases/tokens_grow|TestEpochOutlivesAnOlderClock",
+		},
+		// Durability.
+		{
+			bug: "a write is acknowledged before its transaction is committed", part: faults, also: crash,
+			edits: []overlay.Edit{
+				{File: store + "committer.go", Old: "\tif committing {\n", New: "\tif committing {\n\t\tfor _, o := range group {\n\t\t\tclose(o.done)\n\t\t}\n"},
+				{File: store + "committer.go", Old: "\tfor _, o := range pending {\n\t\tclose(o.done)\n", New: "\tfor _, o := range pending {\n\t\tselect {\n\t\tcase <-o.done:\n\t\t\tcontinue\n\t\tdefault:\n\t\t}\n\t\tclose(o.done)\n"},
+			},
+			pkg: store, run: "TestNothingIsAcknowledgedBeforeItIsCommitted",
+		},
+		{
+			bug: "the store goes on after an I/O error in a commit", part: faults,
+			edits: []overlay.Edit{{File: store + "committer.go", Old: "\t\treturn fmt.Errorf(\"%w: %w\", history.ErrFull, err)\n\t}\n\treturn s.fail(err)\n", New: "\t\treturn fmt.Errorf(\"%w: %w\", history.ErrFull, err)\n\t}\n\treturn err\n"}},
+			pkg:   store, run: "TestAnIOErrorInACommitIsFatal",
+		},
+		{
+			bug: "a refused write leaves what it had staged", part: faults, also: contract,
+			edits: []overlay.Edit{{File: store + "committer.go", Old: "\t\t\t\tst.drop()\n\t\t\t\tcontinue\n", New: "\t\t\t\tst.drop()\n"}},
+			pkg:   store, run: "TestAnOpThatBreaksLeavesItsGroupAlone",
+		},
+		{
+			bug: "a start does not write the row of its key", part: contract, also: behavior + ", " + crash,
+			edits: []overlay.Edit{{File: store + "start.go", Old: "\tst.put(bKeys, tenantKey(spec.Tenant, spec.Key), bytes.Clone(spec.ID[:]))\n", New: ""}},
+			pkg:   store, run: "TestContract/start/a_repeated_start",
+		},
+		{
+			bug: "an event's digest does not cover the one before", part: formats,
+			edits: []overlay.Edit{{File: "history/digest.go", Old: "\th.Write(d[:])\n", New: ""}},
+			pkg:   "history", run: "TestGoldenRecords",
+		},
+		// Facts.
+		{
+			bug: "a signal's identity is not remembered: a repeated one is delivered twice", part: contract, also: behavior + ", " + crash,
+			edits: []overlay.Edit{{File: store + "inbox.go", Old: "\t\tst.remember(w, key, e.digest)\n", New: ""}},
+			pkg:   store, run: "TestContract/inbox/the_same_signal_id",
+		},
+		{
+			bug: "signals that nobody has received are dropped when the run continues as new", part: behavior, also: crash,
+			edits: []overlay.Edit{{File: store + "commit.go", Old: "\tw.state.Settle(b.Batch, due)\n", New: "\tw.state.Settle(b.Batch, due)\n" +
+				"\tif n := len(b.events); n > 0 && b.events[n-1].event.Kind == history.RunContinued {\n" +
+				"\t\tfor k := range st.scan(bInbox, b.Run[:], nil) {\n\t\t\tst.delete(bInbox, slices.Clone(k))\n\t\t}\n\t}\n"}},
+			pkg: "engine", run: "TestContinueAsNewKeepsBufferedSignals",
+		},
+		{
+			bug: "a second answer wins", part: contract, also: behavior + ", " + crash,
+			edits: []overlay.Edit{{File: store + "inbox.go", Old: "\tst.delete(bInterrupts, key)\n\tst.put(bAnswered, key, []byte{markAnswered})\n", New: "\tst.put(bAnswered, key, []byte{markAnswered})\n"}},
+			pkg:   store, run: "TestContract/questions/of_concurrent_answers",
+		},
+		{
+			bug: "a cancel is applied as often as it is asked for", part: contract, also: behavior,
+			edits: []overlay.Edit{{File: store + "ending.go", Old: "if w.state.CancelRequested.IsZero() {", New: "if !w.state.Status.Terminal() {"}},
+			pkg:   store, run: "TestContract/ending/a_cancel_request_for_a_run_that_was_claimed",
+		},
+		{
+			bug: "an answer at the deadline still counts", part: contract,
+			edits: []overlay.Edit{{File: store + "inbox.go", Old: "st.now >= q.Deadline {", New: "st.now > q.Deadline {"}},
+			pkg:   store, run: "TestContract/questions/an_answer_before_the_deadline",
+		},
+		// Timers.
+		{
+			bug: "a sleep ends before its time", part: behavior, also: crash,
+			edits: []overlay.Edit{{File: core + "wait.go", Old: "\tdue := x.now.Add(max(d, 0))\n", New: "\tdue := x.now.Add(max(d, 0) / 2)\n"}},
+			pkg:   "engine", run: "TestSleepReturnsOnTimeAndThroughRestarts",
+		},
+		{
+			bug: "a timer's row outlives its timer", part: contract, also: behavior,
+			edits: []overlay.Edit{{File: store + "commit.go", Old: "\tfor _, t := range b.Clear {\n\t\tst.clearTimer(b.Run, t)\n\t}\n", New: ""}},
+			pkg:   store, run: "TestContract/timers/a_cleared_timer",
+		},
+		// Execution.
+		{
+			bug: "a replay does not compare the names of operations", part: kernel, also: behavior,
+			edits: []overlay.Edit{{File: core + "branch.go", Old: "if r.pos != pos || r.op != op {", New: "if r.op != op {"}},
+			pkg:   core, run: "TestGoldenHistoriesRefuseRenamedOperations",
+		},
+		{
+			bug: "an at-most-once step that was cut off is run again", part: behavior, also: crash,
+			edits: []overlay.Edit{{File: core + "step.go", Old: "\t\tcase o.step.started:\n\t\t\tx.ambiguous(o)\n", New: ""}},
+			pkg:   "engine", run: "TestAtMostOnceStepIsNotRepeatedAfterACrash",
+		},
+		{
+			bug: "a step's idempotency key changes with the attempt", part: behavior,
+			edits: []overlay.Edit{{File: core + "step.go", Old: "fmt.Fprintf(h, \"%s\\x00%d\\x00%s\", run, x.generation, pos)", New: "fmt.Fprintf(h, \"%s\\x00%d\\x00%s\", run, x.ops[pos].step.attempt, pos)"}},
+			pkg:   "engine", run: "TestIdempotencyKeyIsStableOverAttemptsAndCrashes",
+		},
+		// Retention.
+		{
+			bug: "a clean-up deletes what is under a legal hold", part: contract, also: behavior + ", " + crash,
+			edits: []overlay.Edit{{File: store + "expiry.go", Old: "\tcase held(holds, run.ID, run.Tenant, run.Workflow):\n\t\treturn engine.KeptHeld, nil\n", New: ""}},
+			pkg:   store, run: "TestContract/retention/a_legal_hold",
+		},
+		// The front end.
+		{
+			bug: "a task is shown to another tenant", part: frontEnd,
+			edits: []overlay.Edit{{File: "mcptasks/call.go", Old: "run.Tenant == c.Tenant && run.Principal == c.Principal", New: "run.Principal == c.Principal"}},
+			pkg:   "mcptasks", run: "TestOneAnswerForEveryTaskThatIsNotThere",
+		},
+	}
+}
