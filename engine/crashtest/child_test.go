@@ -1,160 +1,408 @@
 package crashtest
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/perdure/perdure/engine"
 	"github.com/perdure/perdure/engine/boltstore"
+	"github.com/perdure/perdure/engine/schedule"
+	"github.com/perdure/perdure/history"
+	"github.com/perdure/perdure/worker"
 	"github.com/perdure/perdure/workflow"
 )
 
-// The child is this test's binary, started again with these variables. It owns the store until it is killed.
-const (
-	envDir   = "PERDURE_CRASHTEST_DIR"   // where the store and the witness file are; set: this is a child
-	envLife  = "PERDURE_CRASHTEST_LIFE"  // counts the children
-	envStart = "PERDURE_CRASHTEST_START" // the runs to start: those whose start was not acknowledged
-	envUpTo  = "PERDURE_CRASHTEST_UPTO"  // how many runs there are
-	envUntil = "PERDURE_CRASHTEST_UNTIL" // "end": close when all runs have ended
-)
+// envLife makes a process of this test's binary a child: it has a life as JSON. The child owns the store until it is killed,
+// and says all that it does on its standard output, which is the external witness's log: a line is there when its write
+// returns, whatever becomes of the child.
+const envLife = "PERDURE_CRASHTEST_LIFE"
 
-const stepsPerRun = 10
+// life is what a child is to do.
+type life struct {
+	Dir    string
+	Number int
+	// Seed orders what the clients do; the kernel's scheduler has its say too.
+	Seed uint64
+	// Acked are the ids of the calls that earlier lives acknowledged.
+	Acked map[string]bool
+	// Upkeep is what it does instead of running workflows.
+	Upkeep string
+	// Last lets it end when all runs have; else it goes on until it is killed.
+	Last bool
+}
 
-func storePath(dir string) string   { return filepath.Join(dir, "crash.db") }
-func witnessPath(dir string) string { return filepath.Join(dir, "witness") }
+func storePath(dir string) string { return filepath.Join(dir, "crash.db") }
 
-// child is what a step's function reaches.
+// child is what one session of a child has open: the workflows, and the clients of them.
 type child struct {
-	life    int
-	witness *os.File
-	engine  *engine.Engine
+	life   life
+	store  *boltstore.Store
+	engine *engine.Engine
+
+	mu    sync.Mutex
+	acked map[string]bool // calls that this life or an earlier one acknowledged. guarded by mu
 }
 
-// workflow has ten steps. Those of every third run are partly parallel, and every fourth run sleeps between two.
-func (c *child) workflow() *workflow.Workflow[int, int] {
-	return workflow.Define("crash", 1, func(ctx workflow.Context, n int) (int, error) {
-		for i := 0; i < stepsPerRun; i++ {
-			switch {
-			case n%3 == 0 && i == 3:
-				if err := c.parallel(ctx, i, 4); err != nil {
-					return 0, err
-				}
-				i += 3
-				continue
-			case n%4 == 0 && i == 5:
-				if err := workflow.Sleep(ctx, 20*time.Millisecond); err != nil {
-					return 0, err
-				}
-			}
-			if err := c.step(ctx, i); err != nil {
-				return 0, err
-			}
-		}
-		return n, nil
-	})
-}
-
-func (c *child) parallel(ctx workflow.Context, first, n int) error {
-	numbers := make([]int, n)
-	for i := range numbers {
-		numbers[i] = first + i
-	}
-	_, err := workflow.Each(ctx, "part", numbers, strconv.Itoa, func(ctx workflow.Context, i int) (int, error) { return 0, c.step(ctx, i) })
+// say writes one line of the log, in one write.
+func (c *child) say(format string, args ...any) error {
+	_, err := fmt.Fprintf(os.Stdout, format+"\n", args...)
 	return err
 }
 
-// step appends a line to the witness file and returns it: which execution it was, and what of the run's history was
-// durable when it began.
-func (c *child) step(ctx workflow.Context, i int) error {
-	_, err := workflow.Step(ctx, "step-"+strconv.Itoa(i), func(ctx context.Context) (string, error) {
-		info := workflow.StepInfo(ctx)
-		run, err := c.engine.Run(ctx, info.Run)
-		if err != nil {
-			return "", err
+func runChild(env string) error {
+	l := life{Acked: map[string]bool{}}
+	if err := json.Unmarshal([]byte(env), &l); err != nil {
+		return fmt.Errorf("%s: %w", envLife, err)
+	}
+	if l.Upkeep != "" {
+		return upkeep(l)
+	}
+	for session := 0; ; session++ {
+		c := &child{life: l, acked: l.Acked}
+		if err := c.session(session); err != nil || l.Last {
+			return err
 		}
-		line := fmt.Sprintf("%s %s %d life-%d-%s", info.Run, info.Position, run.Seq, c.life, info.Token)
-		_, err = fmt.Fprintln(c.witness, line) // one write to a file that appends
-		return line, err
-	})
-	return err
+	}
 }
 
-// runChild starts its share of the runs, all at once, and acknowledges each on its standard output.
-func runChild(dir string) error {
-	c := &child{}
-	var upTo int
-	for name, v := range map[string]*int{envLife: &c.life, envUpTo: &upTo} {
-		n, err := strconv.Atoi(os.Getenv(name))
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		*v = n
-	}
-	var err error
-	if c.witness, err = os.OpenFile(witnessPath(dir), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
+// session opens the store, lets the clients do what is left of their scripts, gives the runs a moment and closes the store in
+// good order: only the last life waits until the runs have ended.
+func (c *child) session(n int) (err error) {
+	if c.store, err = boltstore.Open(storePath(c.life.Dir), nil); err != nil {
 		return err
 	}
-	defer c.witness.Close()
-	store, err := boltstore.Open(storePath(dir), nil)
+	out, err := engine.OpenJSONLines(filepath.Join(c.life.Dir, "exports"))
 	if err != nil {
 		return err
 	}
-	defer store.Close()
-	opts := engine.Options{Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
-	if c.life%2 == 1 {
+	defer out.Close()
+	opts := engine.Options{
+		Log:    slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+		Worker: worker.Options{PollInterval: 10 * time.Millisecond},
+		Retention: engine.RetentionOptions{
+			Every: 20 * time.Millisecond, Exporter: out,
+			Policy: history.RetentionPolicy{{Workflow: "exported", Keep: time.Millisecond, ExportFirst: true, KeepTombstones: time.Millisecond}},
+		},
+	}
+	if c.life.Number%2 == 1 {
 		opts.Worker.MaxResident = -1 // every other life replays at every wait
 	}
-	if c.engine, err = engine.New(store, opts); err != nil {
+	if c.engine, err = engine.New(c.store, opts); err != nil {
 		return err
 	}
-	w := c.workflow()
-	if err := c.engine.Register(w); err != nil { // now: the steps use c.engine
+	if err := c.engine.Register(append(c.workflows(), schedule.Workflow())...); err != nil { // now: the steps use c.engine
 		return err
 	}
-	ctx := context.Background()
-	fmt.Println("open")
-	if err := c.startAll(ctx, w); err != nil {
+	if err := c.say("open %d", c.life.Number); err != nil {
 		return err
 	}
-	if os.Getenv(envUntil) != "end" {
-		select {} // until it is killed
+	if err := c.clients(); err != nil {
+		return err
 	}
-	for n := range upTo {
-		run, err := c.engine.RunByKey(ctx, "", runKey(n))
-		if err != nil {
-			return err
-		}
-		if _, err := engine.Attach[int](c.engine, run.ID).Result(ctx); err != nil {
-			return err
-		}
+	if c.life.Last {
+		err = c.awaitEnd()
+	} else {
+		time.Sleep(time.Duration(20+10*n) * time.Millisecond)
 	}
-	return c.engine.Close(ctx)
+	ctx, stop := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer stop()
+	return errors.Join(err, c.engine.Close(ctx), c.store.Close())
 }
 
-func (c *child) startAll(ctx context.Context, w *workflow.Workflow[int, int]) error {
-	var all errgroup.Group
-	for s := range strings.FieldsSeq(os.Getenv(envStart)) {
-		n, err := strconv.Atoi(s)
+// clients runs what is left of the scripts, all at once, those of this life in an order of its own.
+func (c *child) clients() error {
+	var scripts []script
+	for n := range c.life.Number + 1 {
+		scripts = append(scripts, family(n)...)
+	}
+	random := rand.New(rand.NewPCG(c.life.Seed, 1))
+	random.Shuffle(len(scripts), func(i, j int) { scripts[i], scripts[j] = scripts[j], scripts[i] })
+	ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
+	defer stop()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return c.makeSchedule(ctx) })
+	for _, s := range scripts {
+		g.Go(func() error {
+			for _, call := range s {
+				if err := c.make(ctx, call); err != nil {
+					return fmt.Errorf("%s: %w", call.id(), err)
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// make makes a call, unless it was acknowledged before, and acknowledges it.
+func (c *child) make(ctx context.Context, call call) error {
+	c.mu.Lock()
+	done := c.acked[call.id()]
+	c.mu.Unlock()
+	if done {
+		return nil
+	}
+	if err := c.say("try %s", call.id()); err != nil {
+		return err
+	}
+	outcome, err := c.do(ctx, call)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.acked[call.id()] = true
+	c.mu.Unlock()
+	return c.say("ack %s %s", call.id(), outcome)
+}
+
+// do makes the call and returns what the witness is to know of its outcome.
+func (c *child) do(ctx context.Context, call call) (outcome string, err error) {
+	switch call.Verb {
+	case start, startLate:
+		return c.start(ctx, call)
+	case define:
+		v, err := c.store.PutDefinition(ctx, "crash", []byte(call.Arg))
+		return fmt.Sprint(v), err
+	case secret:
+		b, err := c.store.Secret(ctx, call.Arg)
+		return fmt.Sprintf("%x", b), err
+	}
+	run, err := c.engine.RunByKey(ctx, "", call.Run)
+	if call.Verb == unhold && errors.Is(err, history.ErrExpired) {
+		return before, nil // the run was let go
+	}
+	if err != nil {
+		return "", err
+	}
+	const by, why = "client", "crash test"
+	switch call.Verb {
+	case signal:
+		payload, err := json.Marshal(call.Arg)
 		if err != nil {
-			return fmt.Errorf("%s: %w", envStart, err)
+			return "", err
 		}
-		all.Go(func() error {
-			if _, err := engine.Start(ctx, c.engine, w, n, engine.StartOptions{Key: runKey(n)}); err != nil {
+		d, err := c.engine.Signal(ctx, run.ID, engine.SignalRequest{Name: "mail", ID: call.Arg, Payload: payload, By: by})
+		return strings.ReplaceAll(d.String(), " ", "-"), err
+	case answer:
+		return c.answer(ctx, run.ID)
+	case cancel:
+		run, err = c.engine.Cancel(ctx, run.ID, by, why)
+	case terminate:
+		run, err = c.engine.Terminate(ctx, run.ID, by, why)
+	case pause:
+		run, err = c.engine.Pause(ctx, run.ID, by, why)
+	case resume:
+		run, err = c.engine.Resume(ctx, run.ID, by, why)
+	case redeliver:
+		return c.redeliver(ctx, run.ID, call.Arg)
+	case hold:
+		h := history.Hold{ID: run.ID, Scope: history.HoldRun, Run: run.ID, By: by, Reason: why}
+		if _, err = c.engine.PlaceHold(ctx, h); errors.Is(err, history.ErrConflict) {
+			err = nil // placed before, and not acknowledged
+		}
+	case unhold:
+		_, err = c.engine.ReleaseHold(ctx, run.ID, by, why)
+	case renewLease, giveLease, loseLease:
+		err = c.lease(ctx, call)
+	default:
+		err = fmt.Errorf("no such verb")
+	}
+	return fmt.Sprintf("%s %d", run.Status, run.Seq), err
+}
+
+func (c *child) start(ctx context.Context, call call) (string, error) {
+	s := history.Start{Spec: history.Spec{Key: call.Run, Workflow: call.Arg, Version: 1, Retention: call.Keep}, Input: []byte(`""`)}
+	if call.Arg == "roll" {
+		s.Input = []byte(`{}`)
+	}
+	if call.Verb == startLate {
+		return c.startLate(ctx, s)
+	}
+	run, _, err := c.engine.StartRun(ctx, s)
+	if errors.Is(err, history.ErrExpired) {
+		return before, nil
+	}
+	return run.ID.String(), err
+}
+
+// before is the outcome of a call that had its effect in an earlier life, which could not acknowledge it.
+const before = "before"
+
+// startLate waits until the run is deleted, and starts it again: that must be refused, for it was.
+func (c *child) startLate(ctx context.Context, s history.Start) (string, error) {
+	for {
+		_, err := c.engine.RunByKey(ctx, "", s.Spec.Key)
+		if errors.Is(err, history.ErrExpired) {
+			break
+		}
+		if err != nil {
+			return "", err
+		}
+		if err := wait(ctx, "its deletion"); err != nil {
+			return "", err
+		}
+	}
+	run, existed, err := c.engine.StartRun(ctx, s)
+	if !errors.Is(err, history.ErrExpired) {
+		return "", fmt.Errorf("a start under the key of a deleted run gives %s, existed: %t, %w", run.ID, existed, err)
+	}
+	return "refused", nil
+}
+
+// wait lets a moment pass.
+func wait(ctx context.Context, forWhat string) error {
+	select {
+	case <-time.After(time.Millisecond):
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waits for %s: %w", forWhat, ctx.Err())
+	}
+}
+
+// answer gives two answers to the run's question at the same time and returns those that were taken.
+func (c *child) answer(ctx context.Context, id history.RunID) (string, error) {
+	var key string
+	for key == "" {
+		run, err := c.engine.Run(ctx, id)
+		if err != nil {
+			return "", err
+		}
+		open, err := c.engine.Interrupts(ctx, id)
+		switch {
+		case err != nil:
+			return "", err
+		case len(open) > 0:
+			key = open[0].Key
+		case run.Status.Terminal():
+			return before, nil
+		default:
+			if err := wait(ctx, "its question"); err != nil {
+				return "", err
+			}
+		}
+	}
+	var taken [2]string
+	var g errgroup.Group
+	for i, text := range []string{"A", "B"} {
+		g.Go(func() error {
+			content, err := json.Marshal(reply{text})
+			if err != nil {
 				return err
 			}
-			_, err := fmt.Println("ack", n)
+			err = c.engine.Answer(ctx, id, key, workflow.Answer{Action: workflow.Accept, Content: content}, "client")
+			if errors.Is(err, history.ErrAnswered) {
+				return nil
+			}
+			taken[i] = text
 			return err
 		})
 	}
-	return all.Wait()
+	if err := g.Wait(); err != nil {
+		return "", err
+	}
+	if taken[0]+taken[1] == "" {
+		return before, nil
+	}
+	return taken[0] + taken[1], nil
 }
 
-func runKey(n int) string { return "run-" + strconv.Itoa(n) }
+// redeliver sends the dead letter on.
+func (c *child) redeliver(ctx context.Context, from history.RunID, to string) (string, error) {
+	target, err := c.engine.RunByKey(ctx, "", to)
+	if err != nil {
+		return "", err
+	}
+	letters, err := c.engine.DeadLetters(ctx, from)
+	if err != nil || len(letters) == 0 {
+		return before, err
+	}
+	d, err := c.engine.Redeliver(ctx, from, letters[0].Seq, target.ID, "client")
+	return strings.ReplaceAll(d.String(), " ", "-"), err
+}
+
+// lease takes the lease of a run whose code nobody has, and lets it go in one way or another.
+func (c *child) lease(ctx context.Context, call call) error {
+	owner := "ghost " + call.Run
+	req := engine.ClaimRequest{Owner: owner, Workflows: []history.WorkflowKey{{Name: "ghost " + string(call.Verb), Version: 1}}, Max: 100, TTL: time.Minute}
+	if call.Verb == loseLease {
+		req.TTL = time.Millisecond
+	}
+	claims, err := c.store.Claim(ctx, req)
+	if err != nil {
+		return err
+	}
+	for _, claim := range claims {
+		switch call.Verb {
+		case renewLease:
+			_, err = c.store.Renew(ctx, owner, time.Minute, map[history.RunID]history.Token{claim.Run.ID: claim.Token})
+		case giveLease:
+			err = c.store.Release(ctx, claim.Run.ID, claim.Token, 0, "given back")
+		}
+		if err != nil && !errors.Is(err, history.ErrFenced) { // another client's terminate may have come first
+			return err
+		}
+	}
+	if call.Verb == loseLease {
+		time.Sleep(2 * time.Millisecond)
+		_, err = c.store.ExpireLeases(ctx)
+	}
+	if errors.Is(err, history.ErrFenced) {
+		return nil
+	}
+	return err
+}
+
+const scheduleName = "ticks"
+
+func (c *child) makeSchedule(ctx context.Context) error {
+	client := schedule.NewClient(c.engine, "")
+	spec := schedule.Spec{Cron: "@every 1s", Workflow: "tick", Input: []byte(`""`), Missed: schedule.FireAll, Overlap: schedule.Allow}
+	run, err := client.Create(ctx, scheduleName, spec, "client")
+	if err != nil {
+		return err
+	}
+	return c.say("schedule %s", run.ID)
+}
+
+// awaitEnd ends the schedule and waits until every run has ended, and those are deleted that are to be.
+func (c *child) awaitEnd() error {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	if err := schedule.NewClient(c.engine, "").Delete(ctx, scheduleName, "client"); err != nil {
+		return err
+	}
+	live := engine.Filter{Limit: 1000, Statuses: slices.DeleteFunc(history.Statuses(), history.Status.Terminal)}
+	for {
+		page, err := c.engine.List(ctx, live)
+		if err != nil {
+			return err
+		}
+		if len(page.Runs) == 0 {
+			break
+		}
+		var left bytes.Buffer
+		for i := range page.Runs {
+			fmt.Fprintf(&left, " %s (%s, %s)", page.Runs[i].Key, page.Runs[i].Status, page.Runs[i].Reason)
+		}
+		if err := wait(ctx, "the end of"+left.String()); err != nil {
+			return err
+		}
+	}
+	if _, err := c.engine.Sweep(ctx, "client"); err != nil && !errors.Is(err, history.ErrFenced) {
+		return err
+	}
+	return c.say("end")
+}

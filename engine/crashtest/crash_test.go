@@ -1,28 +1,38 @@
-// Package crashtest kills a process that runs workflows, again and again, and looks for what got lost.
+// Package crashtest kills a process that runs workflows, again and again, at every moment of every kind of write and at random,
+// and looks for what got lost.
+//
+// The parent, which is the test, builds a child with failpoints in it (points_test.go) and starts it on a store. The child runs
+// workflows of several kinds (workflows_test.go) and their clients (script_test.go), says on a pipe all that was acknowledged
+// and every execution of a step, and is killed. After each kill the parent holds the file against the checker and against
+// what it was told (judge_test.go). When a store has seen enough lives, a last one ends in peace.
+//
+//	PERDURE_CRASH_KILLS=5000 go test -run Crash -timeout 0 ./engine/crashtest     more kills
+//	PERDURE_CRASH_SEED=7 go test -run Crash ./engine/crashtest                    the same points in the same order
 package crashtest
 
 import (
 	"bufio"
-	"context"
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
-	"github.com/perdure/perdure/engine"
-	"github.com/perdure/perdure/engine/boltstore"
+	"github.com/perdure/perdure/engine/crashtest/failpoint"
 	"github.com/perdure/perdure/history"
 )
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(envDir); dir != "" {
-		if err := runChild(dir); err != nil {
+	if env := os.Getenv(envLife); env != "" {
+		if err := runChild(env); err != nil {
 			fmt.Fprintln(os.Stderr, "child:", err)
 			os.Exit(1)
 		}
@@ -31,7 +41,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// number reads a variable that makes the test longer or repeats it: PERDURE_CRASH_RUNS, _KILLS and _SEED.
+// number reads a variable that makes the test longer or repeats it.
 func number(t *testing.T, name string, otherwise int) int {
 	t.Helper()
 	s := os.Getenv(name)
@@ -45,42 +55,212 @@ func number(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// TestProcessKilledAtRandomMomentsLosesNothing kills the owner of a store 20 times while it runs 200 workflows of 10 steps.
-func TestProcessKilledAtRandomMomentsLosesNothing(t *testing.T) {
-	runs, kills := number(t, "PERDURE_CRASH_RUNS", 200), number(t, "PERDURE_CRASH_KILLS", 20)
-	seed := number(t, "PERDURE_CRASH_SEED", 1)
-	t.Logf("%d runs, %d kills, seed %d", runs, kills, seed)
-	random := rand.New(rand.NewPCG(uint64(seed), 0))
-	p := &parent{t: t, dir: t.TempDir(), acked: make(map[int]bool)}
-	for life := range kills {
-		p.live(life, runs*(life+1)/kills, random)
+const (
+	// stores is how many stores the kills are spread over: each is judged whole after each kill, so they stay small.
+	stores = 16
+	// parallel is how many of them are worked on at once.
+	parallel = 2
+	// tries bounds how often a point is armed that a life did not reach.
+	tries = 6
+	// patience is how long a life with an armed point may take to reach it.
+	patience = 2 * time.Second
+)
+
+// TestCrashMatrix kills the owner of a store at each moment of each kind of write, at random, and in what is not one write.
+func TestCrashMatrix(t *testing.T) {
+	kills, seed := number(t, "PERDURE_CRASH_KILLS", 320), number(t, "PERDURE_CRASH_SEED", 1)
+	t.Logf("%d kills, seed %d", kills, seed)
+	child := buildChild(t)
+	work, upkeep := points()
+	tally := &tally{died: map[string]int{}}
+	t.Run("upkeep", func(t *testing.T) {
+		crashInUpkeep(t, child, tally)
+		tally.end()
+	})
+	t.Run("stores", func(t *testing.T) {
+		slots := make(chan struct{}, parallel)
+		for n := range stores {
+			t.Run(strconv.Itoa(n), func(t *testing.T) {
+				t.Parallel()
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				// Seeds of stores are apart, so that one store repeats without the others.
+				p := &parent{
+					t: t, child: child, dir: t.TempDir(), tally: tally, log: newWitnessLog(), seen: map[history.RunID]settled{},
+					random: rand.New(rand.NewPCG(uint64(seed), uint64(n))),
+				}
+				t.Cleanup(func() {
+					if t.Failed() {
+						t.Logf("repeat it: PERDURE_CRASH_SEED=%d PERDURE_CRASH_KILLS=%d go test -run 'TestCrashMatrix/stores/%d$' ./engine/crashtest", seed, kills, n)
+					}
+				})
+				p.lives(share(work, n), (kills+stores-1-n)/stores)
+				tally.end()
+			})
+		}
+	})
+	if !t.Failed() && tally.ended == stores+1 { // else -run chose some of them
+		tally.table(t, append(work, upkeep...))
 	}
-	p.finish(kills, runs)
-	p.judge(runs)
 }
 
-// parent starts children and keeps what they acknowledged.
-type parent struct {
-	t   *testing.T
-	dir string
-	// acked has the acknowledged starts.
-	acked map[int]bool
-	// inStarts counts the children that were killed before they had started all their runs.
-	inStarts int
+// share returns the points that store n is killed at.
+func share(all []string, n int) (mine []string) {
+	for i := n; i < len(all); i += stores {
+		mine = append(mine, all[i])
+	}
+	return mine
 }
 
-func (p *parent) command(life, upTo int, until string) (*exec.Cmd, *bufio.Scanner) {
-	p.t.Helper()
-	var starts strings.Builder
-	for n := range upTo {
-		if !p.acked[n] {
-			fmt.Fprintf(&starts, "%d ", n)
+// tally counts the kills by point.
+type tally struct {
+	mu     sync.Mutex
+	died   map[string]int // guarded by mu
+	random int            // guarded by mu
+	// ended counts the parts of the test that came to their end. guarded by mu
+	ended int
+}
+
+func (t *tally) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ended++
+}
+
+func (t *tally) add(point string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if point == "" {
+		t.random++
+	} else {
+		t.died[point]++
+	}
+}
+
+// table prints the matrix, paths down and moments across, and fails where a point was never died at.
+func (t *tally) table(test *testing.T, points []string) {
+	test.Helper()
+	var b bytes.Buffer
+	total, last := t.random, ""
+	for _, p := range points {
+		path, moment, _ := strings.Cut(p, "/")
+		if path != last {
+			fmt.Fprintf(&b, "\n%-15s", path)
+			last = path
+		}
+		fmt.Fprintf(&b, "  %s %d", moment, t.died[p])
+		total += t.died[p]
+		if t.died[p] == 0 {
+			test.Errorf("no life ended at %s", p)
 		}
 	}
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), envDir+"="+p.dir, envLife+"="+strconv.Itoa(life), envStart+"="+starts.String(),
-		envUpTo+"="+strconv.Itoa(upTo), envUntil+"="+until)
-	cmd.Stderr = &childLog{t: p.t, life: life}
+	test.Logf("%d kills, %d of them at random moments, the others at:%s", total, t.random, b.String())
+}
+
+// parent starts children on one store and judges what they leave.
+type parent struct {
+	t      *testing.T
+	child  string
+	dir    string
+	random *rand.Rand
+	tally  *tally
+	log    *witnessLog
+	// seen is how runs were that had ended when they were last judged.
+	seen map[history.RunID]settled
+	life int
+}
+
+// lives kills as many children as there are to be kills, each point once at least, and lets a last one end.
+func (p *parent) lives(points []string, kills int) {
+	tried := map[string]int{}
+	queue := slices.Clone(points)
+	p.random.Shuffle(len(queue), func(i, j int) { queue[i], queue[j] = queue[j], queue[i] })
+	for n := 0; (n < kills || len(queue) > 0) && !p.t.Failed(); n++ {
+		point := ""
+		if len(queue) > 0 {
+			point, queue = queue[0], queue[1:]
+		} else if n%2 == 0 {
+			point = points[p.random.IntN(len(points))]
+		}
+		if point == "" {
+			p.live("")
+			continue
+		}
+		if tried[point]++; !p.live(p.arm(point, tried[point])) && tried[point] < tries {
+			queue = append(queue, point)
+		}
+	}
+	if p.t.Failed() {
+		return
+	}
+	p.last()
+}
+
+// arm says at which time the point ends the life: a later one where it is passed often, and the first after a vain try.
+func (p *parent) arm(point string, try int) string {
+	nth := 1
+	path, moment, _ := strings.Cut(point, "/")
+	if try == 1 {
+		switch {
+		case path == "commit" || path == "start" || path == "deliver":
+			nth += p.random.IntN(10)
+		case moment == "page":
+			nth += p.random.IntN(6)
+		}
+	}
+	return point + ":" + strconv.Itoa(nth)
+}
+
+// command is a child, which is not yet started.
+func (p *parent) command(l life, armed string) *exec.Cmd {
+	p.t.Helper()
+	l.Dir, l.Acked = p.dir, p.log.ackedCalls()
+	env, err := json.Marshal(l)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	cmd := exec.Command(p.child)
+	cmd.Env = append(os.Environ(), envLife+"="+string(env), failpoint.Env+"="+armed)
+	return cmd
+}
+
+// live runs one child until it dies, at the armed point or, where none is or it is not reached, at a random moment after it
+// has opened the store. It reports whether it was the point.
+func (p *parent) live(armed string) (atPoint bool) {
+	p.t.Helper()
+	p.life++
+	cmd := p.command(life{Number: p.life - 1, Seed: p.random.Uint64()}, armed)
+	moment := time.Duration(p.random.IntN(150_000)) * time.Microsecond
+	if armed != "" {
+		moment = patience
+	}
+	point, err := p.hear(cmd, moment)
+	if cmd.ProcessState.Exited() {
+		p.t.Fatalf("life %d (%s) ended by itself: %v", p.life-1, cmp.Or(armed, "random"), err)
+	}
+	p.tally.add(point)
+	p.judge(false)
+	return point != ""
+}
+
+// last lets a child end in peace.
+func (p *parent) last() {
+	p.t.Helper()
+	cmd := p.command(life{Number: p.life, Last: true}, "")
+	if _, err := p.hear(cmd, 2*time.Minute); err != nil {
+		p.t.Fatalf("the last life: %v", err)
+	}
+	if !p.log.ended {
+		p.t.Fatal("the last life ended without saying so")
+	}
+	p.judge(true)
+}
+
+// hear starts the child, takes down all that it says, and kills it when the time after its opening of the store is over.
+func (p *parent) hear(cmd *exec.Cmd, limit time.Duration) (point string, err error) {
+	p.t.Helper()
+	var said bytes.Buffer
+	cmd.Stderr = &said
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		p.t.Fatal(err)
@@ -88,210 +268,27 @@ func (p *parent) command(life, upTo int, until string) (*exec.Cmd, *bufio.Scanne
 	if err := cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}
-	return cmd, bufio.NewScanner(out)
-}
-
-// live runs one child and kills it: at a random moment after it has opened the store or, half of the times, shortly after
-// a random number of acknowledgements.
-func (p *parent) live(life, upTo int, random *rand.Rand) {
-	p.t.Helper()
-	cmd, out := p.command(life, upTo, "killed")
-	moment := time.Duration(random.IntN(300_000)) * time.Microsecond
-	afterAcks := 0
-	if random.IntN(2) == 0 {
-		afterAcks = random.IntN(max(upTo-len(p.acked), 1))
-		moment /= 50
-	}
-	kill := func() {
-		if err := cmd.Process.Kill(); err != nil {
-			p.t.Errorf("kill: %v", err)
-		}
-	}
-	var timer *time.Timer
-	acks := 0
-	for out.Scan() {
-		if !p.heard(out.Text()) {
-			acks++
-		}
-		if timer == nil && acks >= afterAcks {
-			timer = time.AfterFunc(moment, kill)
-			defer timer.Stop()
-		}
-	}
-	if len(p.acked) < upTo {
-		p.inStarts++
-	}
-	err := cmd.Wait()
-	if state := cmd.ProcessState; state.Success() || state.Exited() {
-		p.t.Fatalf("child %d ended by itself: %v", life, err)
-	}
-}
-
-// heard takes a line of the child and reports whether it says that the store is open.
-func (p *parent) heard(line string) (open bool) {
-	p.t.Helper()
-	if line == "open" {
-		return true
-	}
-	var n int
-	if _, err := fmt.Sscanf(line, "ack %d", &n); err != nil || p.acked[n] {
-		p.t.Fatalf("the child says %q: %v", line, err)
-	}
-	p.acked[n] = true
-	return false
-}
-
-// finish lets the last child end in peace.
-func (p *parent) finish(life, runs int) {
-	p.t.Helper()
-	cmd, out := p.command(life, runs, "end")
-	limit := time.AfterFunc(2*time.Minute, func() { _ = cmd.Process.Kill() })
-	defer limit.Stop()
-	for out.Scan() {
-		p.heard(out.Text())
-	}
-	if err := cmd.Wait(); err != nil {
-		p.t.Fatalf("the last child: %v", err)
-	}
-}
-
-// judge holds the store against what was acknowledged and what the steps did.
-func (p *parent) judge(runs int) {
-	t := p.t
-	t.Helper()
-	ctx := context.Background()
-	store, err := boltstore.Open(storePath(p.dir), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	if err := store.Verify(ctx, func(v engine.Violation) { t.Errorf("checker: %+v", v) }); err != nil {
-		t.Error(err)
-	}
-	executions := p.executions()
-	total, again := 0, 0
-	for n := range runs {
-		run, err := store.RunByKey(ctx, "", runKey(n))
-		if err != nil {
-			t.Errorf("acknowledged run %d is missing: %v", n, err)
+	const opening = time.Minute // within which it must have opened the store, and not hang
+	timer := time.AfterFunc(opening, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
+	opened := false
+	for s := bufio.NewScanner(out); s.Scan(); {
+		line := s.Text()
+		if name, ok := strings.CutPrefix(line, "failpoint "); ok {
+			point = name
 			continue
 		}
-		if run.Status != history.StatusCompleted {
-			t.Errorf("run %d is %s: %v", n, run.Status, run.Failure)
+		if err := p.log.take(line); err != nil {
+			p.t.Errorf("the child says %q: %v", line, err)
 		}
-		recorded := p.recorded(store, run)
-		if len(recorded) != stepsPerRun {
-			t.Errorf("run %d has results of %d steps, want %d", n, len(recorded), stepsPerRun)
-		}
-		for pos, r := range recorded {
-			lines := executions[stepKey{run.ID, pos}]
-			p.compare(n, pos, r, lines)
-			total += len(lines)
-			again += max(0, len(lines)-1)
+		if !opened && strings.HasPrefix(line, "open ") {
+			opened = true
+			timer.Reset(limit)
 		}
 	}
-	if len(p.acked) != runs {
-		t.Errorf("%d starts of %d were acknowledged", len(p.acked), runs)
+	err = cmd.Wait()
+	for line := range strings.Lines(said.String()) {
+		p.t.Logf("life %d: %s", p.life, strings.TrimSpace(line))
 	}
-	t.Logf("%d executions of %d steps: %d were cut off and repeated; %d kills in the middle of starts", total, runs*stepsPerRun, again, p.inStarts)
-	page, err := store.List(ctx, engine.Filter{Limit: 1000})
-	if err != nil || len(page.Runs) != min(runs, 1000) {
-		t.Errorf("%d runs are listed, %d were started: %v", len(page.Runs), runs, err)
-	}
-}
-
-type stepKey struct {
-	run history.RunID
-	pos history.Position
-}
-
-// execution is a line of the witness file.
-type execution struct {
-	line string
-	seq  uint64 // the newest event of the run that was durable when the step's function began
-}
-
-// executions reads the witness file.
-func (p *parent) executions() map[stepKey][]execution {
-	p.t.Helper()
-	f, err := os.Open(witnessPath(p.dir))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer f.Close()
-	out := make(map[stepKey][]execution)
-	for s := bufio.NewScanner(f); s.Scan(); {
-		var run, pos, who string
-		var seq uint64
-		if _, err := fmt.Sscan(s.Text(), &run, &pos, &seq, &who); err != nil {
-			p.t.Fatalf("witness %q: %v", s.Text(), err)
-		}
-		var key stepKey
-		if err := key.run.UnmarshalText([]byte(run)); err != nil {
-			p.t.Fatal(err)
-		}
-		key.pos = history.Position(pos)
-		out[key] = append(out[key], execution{s.Text(), seq})
-	}
-	return out
-}
-
-// result is a recorded result of a step.
-type result struct {
-	seq  uint64
-	line string
-}
-
-// recorded returns the result of each step, of which there must be one.
-func (p *parent) recorded(store engine.Store, run history.Run) map[history.Position]result {
-	p.t.Helper()
-	es, err := store.History(context.Background(), run.ID, 1, 1000)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	out := make(map[history.Position]result)
-	for _, e := range es {
-		if e.Kind != history.StepCompleted && e.Kind != history.StepFailed {
-			continue
-		}
-		if old, twice := out[e.Position]; twice {
-			p.t.Errorf("run %s: step %s has results in events %d and %d", run.Key, e.Position, old.seq, e.Seq)
-		}
-		r := result{seq: e.Seq}
-		if err := json.Unmarshal(e.Payload, &r.line); err != nil {
-			p.t.Errorf("run %s: event %d: %v", run.Key, e.Seq, err)
-		}
-		out[e.Position] = r
-	}
-	return out
-}
-
-// compare checks that the recorded result is that of an execution, and that none began after it was recorded.
-func (p *parent) compare(n int, pos history.Position, r result, lines []execution) {
-	p.t.Helper()
-	witnessed := false
-	for _, e := range lines {
-		witnessed = witnessed || e.line == r.line
-		if e.seq >= r.seq {
-			p.t.Errorf("run %d: step %s ran again after event %d had recorded its result: %s", n, pos, r.seq, e.line)
-		}
-	}
-	if !witnessed {
-		p.t.Errorf("run %d: the recorded result of step %s is of no execution that was seen: %q", n, pos, r.line)
-	}
-}
-
-// childLog puts a child's log lines into the test's.
-type childLog struct {
-	t    *testing.T
-	life int
-}
-
-var _ io.Writer = (*childLog)(nil)
-
-func (l *childLog) Write(b []byte) (int, error) {
-	for line := range strings.Lines(string(b)) {
-		l.t.Logf("child %d: %s", l.life, strings.TrimSpace(line))
-	}
-	return len(b), nil
+	return point, err
 }

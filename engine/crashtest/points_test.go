@@ -1,0 +1,159 @@
+package crashtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/perdure/perdure/engine/internal/overlay"
+)
+
+// The moments of a commit, in order.
+var moments = []string{
+	"staged",    // checked and staged, nothing written
+	"page",      // some of its pages are written
+	"written",   // all its pages are, and none is synced
+	"synced",    // its pages are synced, the meta page that makes them the newest is not written
+	"meta",      // the meta page is written, and not synced
+	"committed", // it is durable, and nobody knows: neither the store's memory nor its callers
+	"told",      // the subscribers are told, the callers are not
+}
+
+// commitPaths are the writes that go through the committer: the names that they are submitted under.
+var commitPaths = []string{
+	"start", "deliver", "answer", "cancel", "terminate", "pause", "resume", "redeliver", "put definition", "secret",
+	"commit", "renew", "release", "expire leases", "wake",
+	"place hold", "release hold", "put receipt", "delete", "erase", "purge",
+}
+
+// otherPaths are the writes that are transactions of their own, with the moments that they do not have.
+var otherPaths = map[string][]string{
+	"create":  {"committed", "told"},
+	"open":    {"staged", "committed", "told"},
+	"close":   {"staged", "committed", "told"},
+	"upgrade": {"staged", "committed", "told"},
+	"compact": {"staged", "meta", "written", "synced", "committed", "told"}, // it syncs once, at its end
+}
+
+// steps are the points between the parts of what is more than one transaction.
+var steps = []string{
+	"create/unnamed", "create/named",
+	"close/closed",
+	"backup/half", "restore/copied", "restore/raised", "restore/named",
+	"compact/copied", "compact/checked", "compact/renamed",
+	"upgrade/begun", "upgrade/batch",
+}
+
+// points returns the points of the matrix: those of the workload, and those of upkeep.
+func points() (work, upkeep []string) {
+	for _, path := range commitPaths {
+		for _, m := range moments {
+			work = append(work, path+"/"+m)
+		}
+	}
+	for _, path := range []string{"create", "open", "close", "upgrade", "compact"} {
+		for _, m := range moments {
+			if slices.Contains(otherPaths[path], m) {
+				continue
+			}
+			if path == "open" || path == "close" {
+				work = append(work, path+"/"+m)
+			} else {
+				upkeep = append(upkeep, path+"/"+m)
+			}
+		}
+	}
+	return append(work, "close/closed"), append(upkeep, slices.DeleteFunc(slices.Clone(steps), func(s string) bool { return s == "close/closed" })...)
+}
+
+const boltstoreDir = "engine/boltstore/"
+
+// storeEdits put the points into boltstore.
+var storeEdits = []overlay.Edit{
+	// The committer.
+	{File: boltstoreDir + "committer.go", Old: "\t\"github.com/perdure/perdure/history\"\n", New: "\t\"github.com/perdure/perdure/engine/crashtest/failpoint\"\n\t\"github.com/perdure/perdure/history\"\n"},
+	{File: boltstoreDir + "committer.go", Old: "o := &op{stage: fn,", New: "o := &op{stage: failpoint.Op(name, fn),"},
+	{File: boltstoreDir + "committer.go", Old: "\tpending := group\n", New: "\tfailpoint.Leave()\n\tpending := group\n"},
+	{File: boltstoreDir + "committer.go", Old: "\tif committing {\n", New: "\tif committing {\n\t\tfailpoint.Moment(\"staged\")\n"},
+	{File: boltstoreDir + "committer.go", Old: "\tif err == nil {\n\t\treturn t, -1, nil\n", New: "\tif err == nil {\n\t\tif committing {\n\t\t\tfailpoint.Moment(\"committed\")\n\t\t}\n\t\treturn t, -1, nil\n"},
+	{File: boltstoreDir + "committer.go", Old: "\t\ts.tell.send(t.publish()...)\n", New: "\t\ts.tell.send(t.publish()...)\n\t\tfailpoint.Moment(\"told\")\n"},
+	// Opening, creating, closing.
+	{File: boltstoreDir + "open.go", Old: "\t\"github.com/perdure/perdure/history\"\n", New: "\t\"github.com/perdure/perdure/engine/crashtest/failpoint\"\n\t\"github.com/perdure/perdure/history\"\n"},
+	{File: boltstoreDir + "open.go", Old: "\t\treturn s.db.Update(raise)\n", New: "\t\tfailpoint.Leave()\n\t\tfailpoint.Enter(\"open\")\n\t\treturn s.db.Update(raise)\n"},
+	{File: boltstoreDir + "open.go", Old: "\t\tm := meta{format: fileFormat, time: history.TimeOf(o.Clock())}\n", New: "\t\tfailpoint.Enter(\"create\")\n\t\tfailpoint.Moment(\"staged\")\n\t\tm := meta{format: fileFormat, time: history.TimeOf(o.Clock())}\n"},
+	{File: boltstoreDir + "open.go", Old: "\terr := makeFile(tmp, o)\n\tif err == nil {\n\t\terr = place(tmp, path)\n\t}\n", New: "\terr := makeFile(tmp, o)\n\tfailpoint.Leave()\n\tfailpoint.Hit(\"create/unnamed\")\n\tif err == nil {\n\t\terr = place(tmp, path)\n\t}\n\tfailpoint.Hit(\"create/named\")\n"},
+	{File: boltstoreDir + "store.go", Old: "\t\"github.com/perdure/perdure/engine\"\n", New: "\t\"github.com/perdure/perdure/engine\"\n\t\"github.com/perdure/perdure/engine/crashtest/failpoint\"\n"},
+	{File: boltstoreDir + "store.go", Old: "\ts.db.NoFreelistSync = false\n", New: "\ts.db.NoFreelistSync = false\n\tfailpoint.Leave()\n\tfailpoint.Enter(\"close\")\n\tdefer failpoint.Leave()\n"},
+	{File: boltstoreDir + "store.go", Old: "\treturn s.wrap(\"close\", s.db.Close())\n", New: "\tdefer failpoint.Hit(\"close/closed\")\n\treturn s.wrap(\"close\", s.db.Close())\n"},
+	// The upgrade of an older file.
+	{File: boltstoreDir + "upgrade.go", Old: "\t\"github.com/perdure/perdure/history\"\n", New: "\t\"github.com/perdure/perdure/engine/crashtest/failpoint\"\n\t\"github.com/perdure/perdure/history\"\n"},
+	{File: boltstoreDir + "upgrade.go", Old: "\tif err := u.store.db.Update(u.begin); err != nil {\n\t\treturn err\n\t}\n", New: "\tfailpoint.Enter(\"upgrade\")\n\tdefer failpoint.Leave()\n\tif err := u.store.db.Update(u.begin); err != nil {\n\t\treturn err\n\t}\n\tfailpoint.Hit(\"upgrade/begun\")\n"},
+	{File: boltstoreDir + "upgrade.go", Old: "\t\tu.at = next\n", New: "\t\tu.at = next\n\t\tfailpoint.Hit(\"upgrade/batch\")\n"},
+	// Restore and Compact; the child's own code passes the point of a backup.
+	{File: boltstoreDir + "backup.go", Old: "\t\"github.com/perdure/perdure/engine\"\n", New: "\t\"github.com/perdure/perdure/engine\"\n\t\"github.com/perdure/perdure/engine/crashtest/failpoint\"\n"},
+	{File: boltstoreDir + "backup.go", Old: "\terr := copyFile(backup, tmp)\n", New: "\terr := copyFile(backup, tmp)\n\tfailpoint.Hit(\"restore/copied\")\n"},
+	{File: boltstoreDir + "backup.go", Old: "\t\terr = placeNew(tmp, path)\n\t}\n", New: "\t\tfailpoint.Hit(\"restore/raised\")\n\t\terr = placeNew(tmp, path)\n\t\tfailpoint.Hit(\"restore/named\")\n\t}\n"},
+	{File: boltstoreDir + "backup.go", Old: "\terr = compactInto(ctx, old, tmp)\n", New: "\tfailpoint.Leave()\n\tfailpoint.Enter(\"compact\")\n\terr = compactInto(ctx, old, tmp)\n\tfailpoint.Leave()\n\tfailpoint.Hit(\"compact/copied\")\n"},
+	{File: boltstoreDir + "backup.go", Old: "\t\terr = os.Rename(tmp, path)\n\t}\n\tif err == nil {\n\t\treturn c, syncDir(path)\n", New: "\t\tfailpoint.Hit(\"compact/checked\")\n\t\terr = os.Rename(tmp, path)\n\t\tfailpoint.Hit(\"compact/renamed\")\n\t}\n\tif err == nil {\n\t\treturn c, syncDir(path)\n"},
+	// Smaller batches, so that small stores have several.
+	{File: boltstoreDir + "upgrade.go", Old: "const upgradeBatch = 1000\n", New: "const upgradeBatch = 10\n"},
+	{File: "engine/cleaner.go", Old: "const EraseLimit = 1000\n", New: "const EraseLimit = 8\n"},
+}
+
+// boltEdits put the points into bbolt. They stand where its own failpoints do.
+var boltEdits = []overlay.Edit{
+	{File: "tx.go", Old: "\t\"go.etcd.io/bbolt/internal/common\"\n", New: "\t\"go.etcd.io/bbolt/internal/common\"\n\n\t\"github.com/perdure/perdure/engine/crashtest/failpoint\"\n"},
+	{File: "tx.go", Old: "\t\t\ttx.stats.IncWrite(1)\n\n\t\t\t// Exit inner for loop", New: "\t\t\ttx.stats.IncWrite(1)\n\t\t\tfailpoint.Moment(\"page\")\n\n\t\t\t// Exit inner for loop"},
+	{File: "tx.go", Old: "\t\t// gofail: var beforeSyncDataPages struct{}\n", New: "\t\tfailpoint.Moment(\"written\")\n"},
+	{File: "tx.go", Old: "\t// gofail: var beforeWriteMetaError string\n", New: "\tfailpoint.Moment(\"synced\")\n"},
+	{File: "tx.go", Old: "\t\t// gofail: var beforeSyncMetaPage struct{}\n", New: "\t\tfailpoint.Moment(\"meta\")\n"},
+}
+
+// envEdits names a file with edits as JSON: a bug that is planted in the child, which the matrix is to find.
+const envEdits = "PERDURE_CRASH_EDITS"
+
+func plantedEdits(t *testing.T) (edits []overlay.Edit) {
+	t.Helper()
+	name := os.Getenv(envEdits)
+	if name == "" {
+		return nil
+	}
+	b, err := os.ReadFile(name)
+	if err == nil {
+		err = json.Unmarshal(b, &edits)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", envEdits, err)
+	}
+	return edits
+}
+
+// buildChild builds this package's test binary with the points in it, and without the race detector: the child is killed some
+// hundred times, and the engine's other tests are for that.
+func buildChild(t *testing.T) (path string) {
+	t.Helper()
+	dir := t.TempDir()
+	root, err := overlay.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := overlay.Write(dir, root, append(plantedEdits(t), storeEdits...)...)
+	if err == nil {
+		err = o.Copy(dir, root, "go.etcd.io/bbolt", boltEdits...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	path = filepath.Join(dir, "child")
+	args := append([]string{"test", "-c", "-o", path}, o.Flags...)
+	cmd := exec.CommandContext(t.Context(), "go", append(args, "./engine/crashtest")...)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatal(fmt.Errorf("build the child: %w\n%s", err, out))
+	}
+	return path
+}
