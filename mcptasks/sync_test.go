@@ -268,6 +268,29 @@ func (h *harness) helper(tool string, args map[string]any, header map[string]str
 	return r.StructuredContent, m.raw
 }
 
+// TestQuestionForAClientThatCannotBeAsked holds that such a client gets the handle as soon as the run asks what the helper
+// tools can answer, and not only when its time is over; a question for a person holds nothing up.
+func TestQuestionForAClientThatCannotBeAsked(t *testing.T) {
+	h := newHarness(t, Options{})
+	answer := h.inBackground(post{caps: map[string]any{}})
+	h.engine.waiting(1)
+	h.engine.ask("", "a", approvalQuestion()) // a person's: the call goes on waiting
+	h.engine.ask("", "q", confirmQuestion())
+	m := within(t, answer)
+	var res mcp.CallToolResult
+	if err := json.Unmarshal(m.Result, &res); err != nil || res.IsError {
+		t.Fatal(m.raw)
+	}
+	run := h.engine.get("").run
+	task := res.StructuredContent.(map[string]any)
+	if task["taskId"] != run.TaskID || task["status"] != "input_required" || !strings.Contains(m.raw, "task_respond") {
+		t.Errorf("%s", m.raw)
+	}
+	if _, raw := h.helper("task_respond", map[string]any{"taskId": run.TaskID, "key": "q", "content": map[string]any{"confirm": true}}, nil); !strings.Contains(raw, `"recorded":true`) {
+		t.Errorf("%s", raw)
+	}
+}
+
 func TestHelperTools(t *testing.T) {
 	r := jobRoute()
 	r.SyncWait = time.Millisecond

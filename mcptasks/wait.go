@@ -35,6 +35,7 @@ type waiting struct {
 // answerWithin waits for the run's result, for a bounded time. The outcome is one of
 //   - the tool's result, or its protocol error;
 //   - questions for the client (2026-07-28): it answers them in a repeated call, which goes on with the same run;
+//   - where the run asks what only the helper tools can answer, an ordinary result that names the task, at once;
 //   - once the time is over, an ordinary result that names the task.
 //
 // Questions for a client of an older revision are asked while the call waits.
@@ -121,12 +122,20 @@ func (w *waiting) ask(ctx context.Context, v *view) (*mcp.CallToolResult, error)
 		return nil, nil
 	}
 	var open []history.Interrupt
+	byHelpers := false
 	for i := range v.questions {
-		if acceptedBy(w.accepts, &v.questions[i]) { // what this request can answer, not what the first one could
-			open = append(open, v.questions[i])
+		q := &v.questions[i]
+		switch {
+		case acceptedBy(w.accepts, q): // what this request can answer, not what the first one could
+			open = append(open, *q)
+		case acceptedBy(v.run.Accepts, q) && !w.server.opts.NoHelperTools && !w.server.needsPerson(w.route, q):
+			byHelpers = true
 		}
 	}
 	if len(open) == 0 {
+		if byHelpers {
+			return w.server.askingResult(&w.run, w.route), nil
+		}
 		return nil, nil
 	}
 	if w.generation == generation2026 {
@@ -151,6 +160,13 @@ func (w *waiting) report(ctx context.Context, alive bool) {
 	if err != nil {
 		w.server.opts.Logger.DebugContext(ctx, "progress notification was not sent", "error", err)
 	}
+}
+
+// askingResult is the ordinary result for a client that cannot be asked: the helper tools show the questions and answer them.
+func (s *Server) askingResult(run *history.Run, route *boundRoute) *mcp.CallToolResult {
+	r := s.handleResult(run, route, "The work asks something and waits: "+toolTaskStatus+" shows the questions, "+toolTaskRespond+" answers them.")
+	r.Meta[TaskMetaKey].(map[string]any)["status"] = string(InputRequired) // structured content has the same map
+	return r
 }
 
 // handleResult is the ordinary result that names work which goes on.

@@ -27,28 +27,35 @@ import (
 func main() {
 	addr := flag.String("http", "127.0.0.1:7412", "address to listen on; the endpoint is /mcp")
 	db := flag.String("db", "", "bbolt file of the workflows; default: a temporary one")
+	helpers := flag.Bool("helpers", false, "offer the tools task_status, task_respond and task_cancel, for clients without tasks")
 	flag.Parse()
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	asItIs := func(h http.Handler) http.Handler { return h }
-	if err := run(ctx, *addr, *db, log, asItIs); err != nil {
+	if err := run(ctx, options{*addr, *db, *helpers}, log, asItIs); err != nil {
 		fmt.Fprintln(os.Stderr, "perdure-conformance:", err)
 		os.Exit(1)
 	}
 }
 
+// options say where the server is, and what it offers.
+type options struct {
+	addr, db string
+	helpers  bool // the tools for clients without tasks; the runner's scenarios do not know them
+}
+
 // run serves until ctx ends. The handler of MCP is wrapped: tests look at what it sends.
-func run(ctx context.Context, addr, db string, log *slog.Logger, wrap func(http.Handler) http.Handler) (err error) {
-	if db == "" {
+func run(ctx context.Context, o options, log *slog.Logger, wrap func(http.Handler) http.Handler) (err error) {
+	if o.db == "" {
 		dir, err := os.MkdirTemp("", "perdure-conformance-")
 		if err != nil {
 			return err
 		}
 		defer os.RemoveAll(dir)
-		db = filepath.Join(dir, "conformance.db")
+		o.db = filepath.Join(dir, "conformance.db")
 	}
-	store, err := boltstore.Open(db, nil)
+	store, err := boltstore.Open(o.db, nil)
 	if err != nil {
 		return err
 	}
@@ -58,21 +65,21 @@ func run(ctx context.Context, addr, db string, log *slog.Logger, wrap func(http.
 		return err
 	}
 	defer func() { err = errors.Join(err, eng.Close(context.Background())) }()
-	server, err := newServer(ctx, eng, log)
+	server, err := newServer(ctx, eng, o.helpers, log)
 	if err != nil {
 		return err
 	}
-	return serve(ctx, addr, server, wrap)
+	return serve(ctx, o.addr, server, wrap)
 }
 
 // newServer is the front end over the engine, with everything that the runner asks for.
-func newServer(ctx context.Context, eng mcptasks.Engine, log *slog.Logger) (*mcptasks.Server, error) {
+func newServer(ctx context.Context, eng mcptasks.Engine, helpers bool, log *slog.Logger) (*mcptasks.Server, error) {
 	accept := func(context.Context, *mcp.SubscribeRequest) error { return nil } // the SDK keeps the subscriptions
 	release := func(context.Context, *mcp.UnsubscribeRequest) error { return nil }
 	sdk := mcp.NewServer(&mcp.Implementation{Name: "perdure-conformance", Version: "1.0.0"}, &mcp.ServerOptions{
 		SubscribeHandler: accept, UnsubscribeHandler: release, CompletionHandler: complete, Logger: log,
 	})
-	server, err := mcptasks.NewServer(eng, mcptasks.Options{MCP: sdk, Logger: log, MinPoll: 100 * time.Millisecond, NoHelperTools: true})
+	server, err := mcptasks.NewServer(eng, mcptasks.Options{MCP: sdk, Logger: log, MinPoll: 100 * time.Millisecond, NoHelperTools: !helpers})
 	if err != nil {
 		return nil, err
 	}

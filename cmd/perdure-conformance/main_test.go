@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	if addr := os.Getenv(addrVariable); addr != "" {
 		db := os.Getenv(dbVariable)
 		log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-		if err := run(context.Background(), addr, db, log, wiretest.New(misfits(db)).Handler); err != nil {
+		if err := run(context.Background(), options{addr: addr, db: db}, log, wiretest.New(misfits(db)).Handler); err != nil {
 			os.Stderr.WriteString(err.Error() + "\n")
 			os.Exit(1)
 		}

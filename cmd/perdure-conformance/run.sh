@@ -23,11 +23,12 @@ scenarios=(
 
 scratch=$(mktemp -d)
 server=
+helpers=
 finish() {
-	local code=$?
-	if [ -n "$server" ] && kill "$server" 2>/dev/null; then
-		wait "$server" || true
-	fi
+	local code=$? s
+	for s in $server $helpers; do
+		kill "$s" 2>/dev/null && wait "$s" || true
+	done
 	[ "$code" -eq 0 ] || { [ ! -s "$scratch/server.log" ] || { echo '--- the server said'; tail -n 30 "$scratch/server.log"; }; }
 	rm -rf "$scratch"
 	exit "$code"
@@ -95,28 +96,25 @@ cp "$here"/clients/*.mjs "$npm_cache/clients/"
 check 'ext-tasks, 2026-07-28' node "$npm_cache/clients/ext-tasks.mjs" "$url" modern
 check 'ext-tasks, 2025-11-25' node "$npm_cache/clients/ext-tasks.mjs" "$url" legacy
 check 'TypeScript SDK 1.x' node "$npm_cache/clients/sdk1.mjs" "$url"
-# The Inspector cannot be asked from a script; so it drives the tools that ask nothing. 5 is its code for isError.
-inspect() {
-	HOME=$scratch "$npm_cache/clients/node_modules/.bin/mcp-inspector" --cli "$url" --transport http --protocol-era modern --method tools/call "$@"
-}
-inspector() {
-	local code=0
-	inspect --tool-name greet --tool-arg name=Bob | grep -q 'Hello, Bob!' || return 1
-	inspect --tool-name slow_compute --tool-arg seconds=0.3 --tool-arg label=x | grep -q 'x: computed for 0.3 s' || return 2
-	inspect --tool-name failing_job || code=$?
-	[ "$code" -eq 5 ] || return 3
-	{ inspect --tool-name protocol_error_job 2>&1 || true; } | grep -q 'fails with a protocol error'
-}
-export -f inspector inspect
-export scratch npm_cache url
-check 'Inspector, 2026-07-28' bash -o pipefail -c inspector
+# The Inspector has two faces for scripts: mcpdo, which answers, drives every tool; the CLI, which cannot be asked, needs the
+# helper tools of the second server for those that ask.
+inspector=$npm_cache/clients/node_modules/.bin
+check 'Inspector, mcpdo' env HOME="$scratch" PATH="$inspector:$PATH" node "$npm_cache/clients/inspector.mjs" mcpdo "$url"
+mkfifo "$scratch/ready2"
+"$scratch/server" -helpers -http 127.0.0.1:0 -db "$scratch/helpers.db" >"$scratch/ready2" 2>>"$scratch/server.log" &
+helpers=$!
+if read -r line <"$scratch/ready2"; then
+	check 'Inspector, CLI' env HOME="$scratch" PATH="$inspector:$PATH" node "$npm_cache/clients/inspector.mjs" cli "${line#listening on }"
+else
+	failed+=('the server with helper tools did not start')
+fi
 
 if grep -q 'DATA RACE' "$scratch/server.log"; then
 	failed+=('data race in the server')
 fi
-if ! kill -0 "$server" 2>/dev/null; then
-	failed+=('the server has ended')
-fi
+for s in "$server" "$helpers"; do
+	kill -0 "$s" 2>/dev/null || failed+=('a server has ended')
+done
 if [ ${#failed[@]} -gt 0 ]; then
 	printf 'failed: %s\n' "${failed[@]}"
 	exit 1
