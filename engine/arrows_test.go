@@ -22,6 +22,7 @@ const (
 	cel        = "cel.dev/cel-go"
 	cobra      = "github.com/spf13/cobra"
 	cron       = "github.com/netresearch/go-cron"
+	goFUSE     = "github.com/hanwen/go-fuse/v2"
 	goleak     = "go.uber.org/goleak"
 	jsonschema = "github.com/google/jsonschema-go"
 	mcpSDK     = "github.com/modelcontextprotocol/go-sdk"
@@ -56,7 +57,9 @@ var rules = map[string]rule{
 	"worker":           {folders: []string{"history", "timer", "workflow/kernel"}, libraries: []string{xsync, xtime}},
 	"engine":           {folders: []string{"history", "signal", "timer", "worker", "workflow", "workflow/kernel"}, libraries: []string{jsonschema, ulid, xsync}},
 	"engine/boltstore": {folders: []string{"engine", "history", "signal", "timer"}, libraries: []string{bbolt, ulid, xsync, xsys}},
-	"engine/schedule":  {folders: []string{"engine", "history", "timer", "workflow", "workflow/kernel"}, libraries: []string{ulid}},
+	// A disk for tests that fails, and the tests of stores on it.
+	"engine/disktest": {folders: []string{"engine", "engine/boltstore", "history"}, libraries: []string{goFUSE, xsync, xsys}},
+	"engine/schedule": {folders: []string{"engine", "history", "timer", "workflow", "workflow/kernel"}, libraries: []string{ulid}},
 	// A kit for tests: the engine on a real file.
 	"workflow/workflowtest": {folders: []string{"engine", "engine/boltstore", "history", "workflow", "workflow/kernel"}},
 	// Its tests look into a file; what is in it is put into the code by an overlay.

@@ -245,8 +245,7 @@ func sameFile(path string, file *os.File) error {
 	return nil
 }
 
-// inspect looks at a file before it is opened for good, read-only and without trusting it: opened for writing, bbolt
-// walks all pages in a goroutine of its own, where a panic could not be recovered.
+// inspect looks at a file before it is opened for good, read-only and without trusting it: see pages.
 func inspect(path string, o Options, told *opening) error {
 	db, file, err := openBolt(path, o, true)
 	if err != nil {
@@ -261,12 +260,12 @@ func inspect(path string, o Options, told *opening) error {
 			if tx.Size() > info.Size() {
 				return fmt.Errorf("the file has %d bytes and should have %d, it was cut: restore a backup: %w", info.Size(), tx.Size(), history.ErrCorrupt)
 			}
-			m, err := readMeta(tx)
-			if err != nil || m.closed >= m.time && m.closed > 0 {
-				return err
+			told.at("all pages are checked, " + ofSize(tx.Size()))
+			if err := checkPages(file, db.Info().PageSize, uint64(tx.ID()), &told.rows); err != nil {
+				return fmt.Errorf("%w: restore a backup", err)
 			}
-			told.at("the store was not closed: all pages are checked, " + ofSize(tx.Size()))
-			return walk(tx, told)
+			_, err = readMeta(tx)
+			return err
 		})
 	})
 	if e := guard(db.Close); err == nil {
@@ -277,17 +276,6 @@ func inspect(path string, o Options, told *opening) error {
 		return fmt.Errorf("the file is damaged: restore a backup: %w", err)
 	}
 	return err
-}
-
-// walk visits every page that bbolt will visit when it rebuilds the list of free pages, as it does where the store was
-// not closed.
-func walk(tx *bolt.Tx, told *opening) error {
-	return tx.ForEach(func(_ []byte, b *bolt.Bucket) error {
-		return b.ForEach(func(_, _ []byte) error {
-			told.rows.Add(1)
-			return nil
-		})
-	})
 }
 
 // create makes a new store under a temporary name and gives it its name only when it is on disk: a crash leaves no half
