@@ -91,7 +91,7 @@ func (e *Engine) changed(c Change) {
 }
 
 // Register adds code. A name and version can be registered once; the error matches history.ErrConflict for a second
-// time and history.ErrInvalid for a bad name or version.
+// time and history.ErrInvalid for a bad name or version, or a workflow without a function.
 func (e *Engine) Register(defs ...workflow.Definition) error {
 	for _, d := range defs {
 		if err := e.code.add(d); err != nil {
@@ -118,6 +118,7 @@ func (e *Engine) Close(ctx context.Context) error {
 		}
 		e.cancel()
 		e.background.Wait()
+		e.sweeper.release()
 		e.unsubscribe()
 		e.stop(nil)
 	})

@@ -48,3 +48,21 @@ func TestRunErrorTellsWhatEndedTheRun(t *testing.T) {
 		}
 	})
 }
+
+// TestOutcomeOfARunThatIsSeenToBeOver holds that a run which one read shows as over has its outcome for the next read, also in
+// the moment in which its last commit is on disk and nobody has been told.
+func TestOutcomeOfARunThatIsSeenToBeOver(t *testing.T) {
+	w := workflow.Define("w", 1, func(workflow.Context, int) (int, error) { return 1, nil })
+	env := newEnv(t, w)
+	for range 50 {
+		h := start(env, w, 0)
+		for limit := time.Now().Add(time.Minute); !env.run(h.ID()).Status.Terminal(); {
+			if time.Now().After(limit) {
+				t.Fatal("the run does not end")
+			}
+		}
+		if end, err := env.Outcome(t.Context(), h.ID()); err != nil || end.Kind != history.RunCompleted {
+			t.Fatalf("outcome of a run that is over: %+v, %v", end, err)
+		}
+	}
+}

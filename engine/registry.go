@@ -34,6 +34,9 @@ func (r *registry) add(d workflow.Definition) error {
 	if k.Version < 1 {
 		return fmt.Errorf("register workflow %s: version %d: versions begin at 1: %w", k.Name, k.Version, history.ErrInvalid)
 	}
+	if d.Func() == nil {
+		return fmt.Errorf("register workflow %s v%d: it has no function: %w", k.Name, k.Version, history.ErrInvalid)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, ok := r.byKey[k]; ok {

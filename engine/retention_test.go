@@ -319,3 +319,32 @@ func TestChildrenLeaveLikeTheirParent(t *testing.T) {
 		}
 	})
 }
+
+// TestClosedEngineCleansUpNoMore holds that the next engine on an open store takes over the clean-up at once.
+func TestClosedEngineCleansUpNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := workflow.Define("quick", 1, quick)
+		env := newEnv(t, w)
+		run := func() history.RunID {
+			h, err := engine.Start(t.Context(), env.Engine, w, 0, engine.StartOptions{Retention: time.Nanosecond})
+			if err != nil {
+				t.Fatal(err)
+			}
+			env.ended(h.ID(), history.StatusCompleted)
+			pass(time.Second)
+			return h.ID()
+		}
+		first := run()
+		if _, err := env.Sweep(t.Context(), "test"); err != nil {
+			t.Fatal(err)
+		}
+		env.gone(first)
+		env.stopWorker()
+		env.startWorker()
+		second := run()
+		if _, err := env.Sweep(t.Context(), "test"); err != nil {
+			t.Errorf("right after the first engine was closed: %v", err)
+		}
+		env.gone(second)
+	})
+}

@@ -365,3 +365,58 @@ func TestLongLoopIsWarnedWellBeforeTheHistoryLimit(t *testing.T) {
 		}
 	})
 }
+
+// TestWorkflowWithoutAFunctionIsRefused holds that it is refused when it is registered, and not when a run is executed.
+func TestWorkflowWithoutAFunctionIsRefused(t *testing.T) {
+	env := newEnv(t)
+	if err := env.Register(workflow.Define[int, int]("nothing", 1, nil)); !errors.Is(err, history.ErrInvalid) {
+		t.Errorf("%v, want that it is invalid", err)
+	}
+}
+
+// TestUnreceivedSignals holds that signals are shown from their acceptance until the run receives them, oldest first, and
+// nothing else is.
+func TestUnreceivedSignals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := workflow.Define("w", 1, func(ctx workflow.Context, _ int) (string, error) {
+			one, err := workflow.Receive[string](ctx, "go")
+			if err != nil {
+				return "", err
+			}
+			return one, workflow.Sleep(ctx, time.Hour)
+		})
+		env := newEnv(t, w)
+		h := start(env, w, 0)
+		synctest.Wait()
+		unreceived := func() string {
+			t.Helper()
+			items, err := env.Unreceived(t.Context(), h.ID())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out string
+			for _, i := range items {
+				out += i.Name + "=" + string(i.Payload) + " "
+			}
+			return out
+		}
+		if got := unreceived(); got != "" {
+			t.Errorf("before any signal: %s", got)
+		}
+		env.signal(h.ID(), "other", `1`)
+		env.signal(h.ID(), "other", `2`)
+		synctest.Wait()
+		if got := unreceived(); got != "other=1 other=2 " {
+			t.Errorf("signals that nobody waits for: %q", got)
+		}
+		env.signal(h.ID(), "go", `"now"`)
+		synctest.Wait()
+		if got := unreceived(); got != "other=1 other=2 " {
+			t.Errorf("after one was received: %q", got)
+		}
+		pass(time.Hour)
+		if got := result(env, h); got != "now" {
+			t.Errorf("result %q", got)
+		}
+	})
+}

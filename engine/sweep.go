@@ -63,6 +63,8 @@ type sweeper struct {
 	mu sync.Mutex
 	// purged is when tombstones were last looked through. guarded by mu
 	purged history.Time
+	// leased says that this sweeper has had the lease. guarded by mu
+	leased bool
 }
 
 func newSweeper(e *Engine) *sweeper {
@@ -70,6 +72,28 @@ func newSweeper(e *Engine) *sweeper {
 		store: e.store, opts: e.opts.Retention, log: e.opts.Log, owner: "engine " + rand.Text(),
 		exportOf: e.Export,
 	}
+}
+
+// release gives the lease of the clean-up back, so that the next engine on the store need not wait for its end. A lease that
+// somebody else has, or a store that is gone, leaves nothing to give back.
+func (s *sweeper) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.leased {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if _, err := s.store.LeaseCleanup(ctx, s.owner, 1); err != nil {
+		s.log.Debug("the lease of the clean-up runs out by itself", "error", err)
+	}
+}
+
+// lease takes or renews the lease of the clean-up. mu is held.
+func (s *sweeper) lease(ctx context.Context) (history.Token, error) {
+	token, err := s.store.LeaseCleanup(ctx, s.owner, sweepTTL)
+	s.leased = s.leased || err == nil
+	return token, err
 }
 
 // run sweeps until ctx ends or the store does.
@@ -205,7 +229,7 @@ func (s *sweeper) clean(ctx context.Context, page *duePage) (deleted int, err er
 // delete deletes runs, a batch at a time.
 func (s *sweeper) delete(ctx context.Context, runs []history.RunID, backlog bool, deleted *atomic.Int64) error {
 	for len(runs) > 0 {
-		token, err := s.store.LeaseCleanup(ctx, s.owner, sweepTTL)
+		token, err := s.lease(ctx)
 		if err != nil {
 			return err
 		}
@@ -233,7 +257,7 @@ func (s *sweeper) delete(ctx context.Context, runs []history.RunID, backlog bool
 // erase removes the rows that deleted runs have left.
 func (s *sweeper) erase(ctx context.Context) error {
 	for more := true; more; {
-		token, err := s.store.LeaseCleanup(ctx, s.owner, sweepTTL)
+		token, err := s.lease(ctx)
 		if err != nil {
 			return err
 		}
@@ -324,7 +348,7 @@ func (s *sweeper) purge(ctx context.Context, by string, out *Swept) error {
 }
 
 func (s *sweeper) purgePage(ctx context.Context, tombstones []history.Tombstone, by string) (purged int, err error) {
-	token, err := s.store.LeaseCleanup(ctx, s.owner, sweepTTL)
+	token, err := s.lease(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -24,8 +24,8 @@ type Definition interface {
 	CheckInput(input []byte) error
 }
 
-// Define names a workflow function. Name has 1 to 128 bytes, version is at least 1; an engine refuses others when the
-// workflow is registered.
+// Define names a workflow function. Name has 1 to 128 bytes, version is at least 1, and there is a function; an engine refuses
+// others when the workflow is registered.
 func Define[In, Out any](name string, version int, fn func(ctx Context, in In) (Out, error)) *Workflow[In, Out] {
 	return &Workflow[In, Out]{key: history.WorkflowKey{Name: name, Version: version}, fn: fn}
 }
@@ -39,8 +39,11 @@ func (w *Workflow[In, Out]) CheckInput(input []byte) error {
 	return err
 }
 
-// Func implements Definition.
+// Func implements Definition. It is nil where there is no function.
 func (w *Workflow[In, Out]) Func() kernel.Func {
+	if w.fn == nil {
+		return nil
+	}
 	return func(b *kernel.Branch, input []byte) ([]byte, *history.Failure) {
 		in, err := decode[In](input)
 		if err != nil {

@@ -68,7 +68,7 @@ func (s *Store) find(ctx context.Context, row func(v *view) []byte) (run history
 	return run, nil
 }
 
-// Outcome implements engine.Store. Of a run that was committed lately it knows without a look at the file.
+// Outcome implements engine.Store. Of a run that ended lately it knows without a look at the file.
 func (s *Store) Outcome(ctx context.Context, id history.RunID) (end history.Event, over bool, err error) {
 	if err := s.usable(ctx); err != nil {
 		return end, false, s.wrap("outcome", err)
@@ -76,12 +76,10 @@ func (s *Store) Outcome(ctx context.Context, id history.RunID) (end history.Even
 	s.mu.Lock()
 	known := s.recent.get(id)
 	s.mu.Unlock()
-	switch {
-	case known != nil && known.end != nil:
+	if known != nil && known.end != nil {
 		return *copied(known.end), true, nil
-	case known != nil:
-		return end, false, nil
 	}
+	// A run that is live in memory may be over on disk: between the commit and its publication other reads show the end.
 	err = s.viewRun(ctx, "outcome of run", id, func(v *view) error {
 		state, _, err := v.state(id)
 		if err != nil || !state.Status.Terminal() {

@@ -23,6 +23,28 @@ type Scrubber struct {
 type form struct {
 	text string
 	name string
+	// base64 says that the encoding's next character may hold the value's last bits, and padding follow it.
+	base64 bool
+}
+
+// length is how much of data, which begins with the form, is the secret's.
+func (f *form) length(data []byte) int {
+	n := len(f.text)
+	if !f.base64 || n == len(data) || !isBase64(data[n]) {
+		return n
+	}
+	n++
+	for pad := 0; pad < 2 && n < len(data) && data[n] == '='; pad++ {
+		n++
+	}
+	return n
+}
+
+// maxTail is how far a base64 form reaches beyond its text.
+const maxTail = 3
+
+func isBase64(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '+' || c == '/' || c == '-' || c == '_'
 }
 
 // minEncoded is the shortest encoded form that is looked for: shorter ones would hit by chance.
@@ -30,24 +52,32 @@ const minEncoded = 4
 
 func (s *Scrubber) add(name, value string) {
 	seen := map[string]bool{}
-	put := func(text string) {
+	put := func(text string, partial bool) {
 		if text == "" || seen[text] {
 			return
 		}
 		seen[text] = true
-		s.forms = append(s.forms, form{text, name})
+		s.forms = append(s.forms, form{text, name, partial})
 		s.first[text[0]] = true
-		s.longest = max(s.longest, len(text))
+		s.longest = max(s.longest, len(text)+maxTail)
 	}
-	put(value)
+	put(value, false)
 	for _, line := range strings.Split(value, "\n") {
 		if len(line) >= 16 { // a key of several lines that is printed line by line
-			put(strings.TrimSuffix(line, "\r"))
+			put(strings.TrimSuffix(line, "\r"), false)
 		}
 	}
 	for _, text := range encodings(value) {
 		if len(text) >= minEncoded {
-			put(text)
+			put(text, false)
+		}
+	}
+	for offset := range 3 {
+		partial := (offset+len(value))%3 != 0 // else the last character is the value's alone
+		for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+			if text := inBase64(encoding, value, offset); len(text) >= minEncoded {
+				put(text, partial)
+			}
 		}
 	}
 }
@@ -78,9 +108,6 @@ func encodings(value string) []string {
 	}
 	for _, text := range out[:3] {
 		out = append(out, percent.ReplaceAllStringFunc(text, strings.ToLower))
-	}
-	for offset := range 3 {
-		out = append(out, inBase64(base64.RawStdEncoding, value, offset), inBase64(base64.RawURLEncoding, value, offset))
 	}
 	return out
 }
@@ -129,10 +156,10 @@ func (s *Scrubber) Scrub(data []byte, from, to int) []byte {
 	var out bytes.Buffer
 	for at := 0; at < to; {
 		if f, ok := s.match(data[at:]); ok {
-			if at+len(f.text) > from {
+			if at+f.length(data[at:]) > from {
 				out.WriteString("[secret:" + f.name + "]")
 			}
-			at += len(f.text)
+			at += f.length(data[at:])
 			continue
 		}
 		if at >= from {

@@ -59,6 +59,22 @@ func TestEveryEncodingIsScrubbed(t *testing.T) {
 	}
 }
 
+// The character of base64 that the value's last bits share with nothing, or with what follows, goes with it, and its padding.
+func TestNothingOfASecretsBase64Stays(t *testing.T) {
+	for _, value := range []string{"hunter", "hunter2", "hunter22"} {
+		s := open(t, map[string]string{"T": value}).Scrubber()
+		for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding} {
+			text := "token " + encoding.EncodeToString([]byte(value)) + "\n"
+			if got := s.Text(text); got != "token [secret:T]\n" {
+				t.Errorf("%q becomes %q", text, got)
+			}
+		}
+		if got := s.Text("a=" + value + "=="); got != "a=[secret:T]==" {
+			t.Errorf("around the value itself: %q", got)
+		}
+	}
+}
+
 // leaks looks for the value in any decoding of what is left between the marks.
 func leaks(text, value string) bool {
 	for _, part := range strings.Split(text, "[secret:T]") {
