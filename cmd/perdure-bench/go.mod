@@ -5,7 +5,7 @@ go 1.26.0
 require (
 	github.com/cschleiden/go-workflows v1.2.0
 	github.com/dbos-inc/dbos-transact-golang v1.8.0
-	github.com/jackc/pgx/v5 v5.11.0
+	github.com/jackc/pgx/v5 v5.13.0
 	github.com/perdure/perdure v0.0.0
 	github.com/riverqueue/river v0.51.2
 	github.com/riverqueue/river/riverdriver v0.51.2

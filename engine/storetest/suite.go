@@ -18,6 +18,9 @@ type Backend interface {
 	Open(clock func() time.Time) (engine.Store, error)
 }
 
+// Shared is implemented by a Backend whose data many stores may be open on at once. Any other refuses the second.
+type Shared interface{ Shared() }
+
 // Factory makes a backend with no data. It may use t.TempDir and t.Cleanup.
 type Factory func(t *testing.T) Backend
 

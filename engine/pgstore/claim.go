@@ -1,0 +1,289 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/perdure/perdure/engine"
+	"github.com/perdure/perdure/history"
+)
+
+// A claim looks at the heads of all lines that the caller wants: a line is the runs of one workflow, version, queue,
+// tenant and concurrency key that nobody holds, and the index perdure_runs_line has them in order. It chooses by the
+// rules of engine.Leases, takes the rows that no other transaction has locked, and looks again where others were faster.
+
+// selectLines walks the lines of the workflows $1 and versions $2 by the index, from one to the next, and takes up to
+// $3 runs of each that opening $4 may claim.
+const selectLines = `
+with recursive wanted as (
+	select distinct w.name collate "C" as workflow, w.version from unnest($1::text[], $2::int[]) as w (name, version)
+), line as (
+	select f.* from wanted w, lateral (
+		select workflow, version, queue, tenant, limit_key, limit_n from perdure_runs
+		where status in (1, 2, 5) and lease_until is null and not_before is null and workflow = w.workflow and version = w.version
+		order by queue, tenant, limit_key, limit_n limit 1) f
+	union all
+	select n.* from line l, lateral (
+		select workflow, version, queue, tenant, limit_key, limit_n from perdure_runs
+		where status in (1, 2, 5) and lease_until is null and not_before is null and workflow = l.workflow and version = l.version
+			and (queue, tenant, limit_key, limit_n) > (l.queue, l.tenant, l.limit_key, l.limit_n)
+		order by queue, tenant, limit_key, limit_n limit 1) n
+)
+select l.queue, l.tenant, l.limit_key, l.limit_n, c.id, c.priority, c.ready_at from line l, lateral (
+	select id, priority, ready_at from perdure_runs r
+	where status in (1, 2, 5) and lease_until is null and not_before is null and r.workflow = l.workflow and r.version = l.version
+		and r.queue = l.queue and r.tenant = l.tenant and r.limit_key = l.limit_key and r.limit_n = l.limit_n and blocked_by < $4
+	order by priority desc, ready_at, id limit $3) c`
+
+type candidate struct {
+	queue, tenant, key string
+	limit              int
+	id                 history.RunID
+	priority           int
+	readyAt            history.Time
+}
+
+// tenantKey names a concurrency key, which belongs to a tenant.
+type tenantKey struct{ tenant, key string }
+
+// holders counts the leases.
+type holders struct {
+	tenants map[string]int
+	keys    map[tenantKey]int
+}
+
+// Claim implements engine.Store.
+func (s *Store) Claim(ctx context.Context, req engine.ClaimRequest) (claims []history.Claim, err error) {
+	if req.Owner == "" || req.Max <= 0 || req.TTL <= 0 {
+		return nil, fmt.Errorf("claim without owner, max or ttl: %w", history.ErrInvalid)
+	}
+	for range 3 { // others may be faster at what it chose
+		more := false
+		err = s.write(ctx, "claim", nil, func(w *write) (err error) {
+			claims, more, err = w.claim(ctx, &req)
+			return err
+		})
+		if err != nil || len(claims) > 0 || !more {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return claims, nil
+}
+
+// claim takes runs, and reports whether there may be more where it got none.
+func (w *write) claim(ctx context.Context, req *engine.ClaimRequest) (claims []history.Claim, more bool, err error) {
+	all, err := w.candidates(ctx, req)
+	if err != nil || len(all) == 0 {
+		return nil, false, err
+	}
+	held, err := w.holders(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	chosen := w.choose(all, held, req)
+	if chosen, err = w.admit(ctx, chosen); err != nil {
+		return nil, false, err
+	}
+	if claims, err = w.take(ctx, chosen, req); err != nil {
+		return nil, false, err
+	}
+	return claims, len(chosen) > 0, nil
+}
+
+func (w *write) candidates(ctx context.Context, req *engine.ClaimRequest) (all []candidate, err error) {
+	var names []string
+	var versions []int32
+	for _, k := range req.Workflows {
+		names, versions = append(names, k.Name), append(versions, int32(k.Version))
+	}
+	rows, err := w.conn.Query(ctx, selectLines, names, versions, req.Max, w.opening)
+	if err != nil {
+		return nil, err
+	}
+	var queue, tenant, key, id []byte
+	var c candidate
+	_, err = pgx.ForEachRow(rows, []any{&queue, &tenant, &key, &c.limit, &id, &c.priority, &c.readyAt}, func() error {
+		c.queue, c.tenant, c.key, c.id = string(queue), string(tenant), string(key), history.RunID(id)
+		if req.Queues == nil || slices.Contains(req.Queues, c.queue) {
+			all = append(all, c)
+		}
+		return nil
+	})
+	return all, err
+}
+
+// holders counts the leases by tenant and concurrency key.
+func (w *write) holders(ctx context.Context) (h holders, err error) {
+	h = holders{map[string]int{}, map[tenantKey]int{}}
+	rows, err := w.conn.Query(ctx, "select tenant, limit_key, count(*) from perdure_runs where lease_until is not null group by tenant, limit_key")
+	if err != nil {
+		return h, err
+	}
+	var tenant, key []byte
+	var n int
+	_, err = pgx.ForEachRow(rows, []any{&tenant, &key, &n}, func() error {
+		h.tenants[string(tenant)] += n
+		h.keys[tenantKey{string(tenant), string(key)}] += n
+		return nil
+	})
+	return h, err
+}
+
+// choose puts the candidates in the order of their turns, and counts them as held.
+func (w *write) choose(all []candidate, held holders, req *engine.ClaimRequest) (chosen []candidate) {
+	left := maps.Clone(req.Limits)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := func(a, b *candidate) int {
+		return cmp.Or(
+			cmp.Compare(held.tenants[a.tenant], held.tenants[b.tenant]), cmp.Compare(w.served[a.tenant], w.served[b.tenant]),
+			cmp.Compare(b.priority, a.priority), cmp.Compare(a.readyAt, b.readyAt), a.id.Compare(b.id),
+		)
+	}
+	lines := byTenant(all)
+	for len(chosen) < req.Max {
+		var best *candidate
+		for _, line := range lines {
+			for i := range line.rest {
+				c := &line.rest[i]
+				n, limited := left[c.queue]
+				if limited && n <= 0 || c.limit > 0 && held.keys[tenantKey{c.tenant, c.key}] >= c.limit {
+					continue
+				}
+				if best == nil || before(c, best) < 0 {
+					best = c
+				}
+				break // the others of the tenant come later
+			}
+		}
+		if best == nil {
+			break
+		}
+		c := *best
+		lines[c.tenant].remove(c.id)
+		if _, limited := left[c.queue]; limited {
+			left[c.queue]--
+		}
+		held.tenants[c.tenant]++
+		held.keys[tenantKey{c.tenant, c.key}]++
+		w.turns++
+		w.served[c.tenant] = w.turns
+		chosen = append(chosen, c)
+	}
+	return chosen
+}
+
+// tenantLine is the candidates of one tenant, in order.
+type tenantLine struct{ rest []candidate }
+
+func byTenant(all []candidate) map[string]*tenantLine {
+	lines := map[string]*tenantLine{}
+	for _, c := range all {
+		if lines[c.tenant] == nil {
+			lines[c.tenant] = &tenantLine{}
+		}
+		lines[c.tenant].rest = append(lines[c.tenant].rest, c)
+	}
+	for _, l := range lines {
+		slices.SortFunc(l.rest, func(a, b candidate) int {
+			return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.readyAt, b.readyAt), a.id.Compare(b.id))
+		})
+	}
+	return lines
+}
+
+func (l *tenantLine) remove(id history.RunID) {
+	i := slices.IndexFunc(l.rest, func(c candidate) bool { return c.id == id })
+	l.rest = slices.Delete(l.rest, i, i+1)
+}
+
+// admit makes claims of one concurrency key one after another, and counts its leases again under the lock.
+func (w *write) admit(ctx context.Context, chosen []candidate) ([]candidate, error) {
+	var keys []tenantKey
+	for _, c := range chosen {
+		if k := (tenantKey{c.tenant, c.key}); c.limit > 0 && !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, func(a, b tenantKey) int { return cmp.Or(cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.key, b.key)) })
+	free := map[tenantKey]int{}
+	for _, k := range keys { // in one order, or two claims could wait for each other
+		if _, err := w.conn.Exec(ctx, "insert into perdure_limits (tenant, key) values ($1, $2) on conflict (tenant, key) do update set claims = perdure_limits.claims + 1", []byte(k.tenant), []byte(k.key)); err != nil {
+			return nil, err
+		}
+		var n int
+		if err := w.conn.QueryRow(ctx, "select count(*) from perdure_runs where lease_until is not null and tenant = $1 and limit_key = $2", []byte(k.tenant), []byte(k.key)).Scan(&n); err != nil {
+			return nil, err
+		}
+		free[k] = n
+	}
+	return slices.DeleteFunc(chosen, func(c candidate) bool {
+		k := tenantKey{c.tenant, c.key}
+		if c.limit == 0 {
+			return false
+		}
+		free[k]++
+		return free[k] > c.limit
+	}), nil
+}
+
+// take leases the chosen rows that are still free, and returns them in the order of their turns.
+func (w *write) take(ctx context.Context, chosen []candidate, req *engine.ClaimRequest) ([]history.Claim, error) {
+	if len(chosen) == 0 {
+		return nil, nil
+	}
+	ids := make([][]byte, len(chosen))
+	turn := map[history.RunID]int{}
+	for i, c := range chosen {
+		ids[i], turn[c.id] = c.id.Bytes(), i
+	}
+	rows, err := w.conn.Query(ctx, `
+		with free as (
+			select id from perdure_runs where id = any($1) and status in (1, 2, 5) and lease_until is null and not_before is null and blocked_by < $2 for update skip locked
+		)
+		update perdure_runs r set owner = $3, opening = $2, lease_until = $4, token = nextval('perdure_tokens'),
+			token_epoch = (select value from perdure_meta where name = 'promotion')
+		from free where r.id = free.id returning `+rowColumns, ids, w.opening, req.Owner, w.at.Add(req.TTL))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var claims []history.Claim
+	for rows.Next() {
+		r, err := w.scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		claims = append(claims, history.Claim{Run: r.seen(), Token: r.token, Now: w.at})
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(claims, func(a, b history.Claim) int { return cmp.Compare(turn[a.Run.ID], turn[b.Run.ID]) })
+	return claims, w.inboxes(ctx, claims)
+}
+
+// inboxes reads what waits for the claimed runs.
+func (w *write) inboxes(ctx context.Context, claims []history.Claim) error {
+	var b pgx.Batch
+	for i := range claims {
+		if run := &claims[i].Run; run.InboxHead > 0 {
+			b.Queue("select seq, accepted_at, rec from perdure_inbox where run = $1 and not dead order by seq", run.ID[:]).Query(func(rows pgx.Rows) (err error) {
+				claims[i].Inbox, err = w.items(rows, nil)
+				return err
+			})
+		}
+	}
+	if b.Len() == 0 {
+		return nil
+	}
+	return w.conn.SendBatch(ctx, &b).Close()
+}

@@ -1,0 +1,69 @@
+package pgstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/engine"
+	"github.com/perdure/perdure/engine/pgstore"
+	"github.com/perdure/perdure/engine/pgstore/pgtest"
+	"github.com/perdure/perdure/engine/storetest"
+)
+
+// server is the tests' PostgreSQL; nil where there is none, and why.
+var (
+	server  *pgtest.Server
+	missing error
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	server, missing = pgtest.Start(context.Background(), "fsync=off", "full_page_writes=off")
+	if missing != nil && !errors.Is(missing, pgtest.ErrMissing) {
+		fmt.Fprintln(os.Stderr, missing)
+		return 1
+	}
+	code := m.Run()
+	if server != nil {
+		if err := server.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return code
+}
+
+// database returns the connection string of a migrated database of the test's own.
+func database(t *testing.T) string {
+	t.Helper()
+	if server == nil {
+		t.Skip(missing)
+	}
+	dsn, err := server.NewDatabase(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pgstore.Migrate(t.Context(), dsn); err != nil {
+		t.Fatal(err)
+	}
+	return dsn
+}
+
+// backend is a database.
+type backend struct{ dsn string }
+
+func (b backend) Open(clock func() time.Time) (engine.Store, error) {
+	return pgstore.Open(context.Background(), b.dsn, &pgstore.Options{Clock: clock})
+}
+
+// Shared says that any number of stores can be open at once.
+func (backend) Shared() {}
+
+func TestContract(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) storetest.Backend { return backend{database(t)} })
+}

@@ -1,0 +1,231 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/perdure/perdure/history"
+)
+
+// Run implements engine.Store.
+func (s *Store) Run(ctx context.Context, id history.RunID) (run history.Run, err error) {
+	err = s.read(ctx, "run", func() error {
+		run, err = s.one(ctx, "id = $1", id[:])
+		if errors.Is(err, pgx.ErrNoRows) {
+			err = s.missing(ctx, s.pool, id)
+		}
+		return err
+	})
+	return run, err
+}
+
+func (s *Store) one(ctx context.Context, where string, args ...any) (history.Run, error) {
+	r, err := s.scan(s.pool.QueryRow(ctx, "select "+rowColumns+" from perdure_runs where "+where, args...))
+	if err != nil {
+		return history.Run{}, err
+	}
+	return r.seen(), nil
+}
+
+// RunByKey implements engine.Store.
+func (s *Store) RunByKey(ctx context.Context, tenant, key string) (run history.Run, err error) {
+	err = s.read(ctx, "run by key", func() error {
+		var b []byte
+		err := s.pool.QueryRow(ctx, "select run from perdure_keys where tenant = $1 and key = $2", []byte(tenant), []byte(key)).Scan(&b)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return fmt.Errorf("key %q: %w", key, history.ErrNotFound)
+		}
+		if err != nil {
+			return err
+		}
+		id := history.RunID(b)
+		if run, err = s.one(ctx, "id = $1", b); errors.Is(err, pgx.ErrNoRows) {
+			return fmt.Errorf("key %q: %w", key, s.missing(ctx, s.pool, id))
+		}
+		return err
+	})
+	return run, err
+}
+
+// RunByTask implements engine.Store.
+func (s *Store) RunByTask(ctx context.Context, taskID string) (run history.Run, err error) {
+	err = s.read(ctx, "run by task", func() error {
+		if run, err = s.one(ctx, "task_id = $1", []byte(taskID)); errors.Is(err, pgx.ErrNoRows) {
+			return history.ErrNotFound
+		}
+		return err
+	})
+	return run, err
+}
+
+// there refuses a run that is not there.
+func (s *Store) there(ctx context.Context, id history.RunID) error {
+	var there bool
+	err := s.pool.QueryRow(ctx, "select exists (select from perdure_runs where id = $1)", id[:]).Scan(&there)
+	if err == nil && !there {
+		return s.missing(ctx, s.pool, id)
+	}
+	return err
+}
+
+// History implements engine.Store.
+func (s *Store) History(ctx context.Context, id history.RunID, from uint64, limit int) (events []history.Event, err error) {
+	if limit <= 0 {
+		limit = 1000
+	}
+	err = s.read(ctx, "history", func() error {
+		rows, err := s.pool.Query(ctx, "select rec from perdure_events where run = $1 and seq >= $2 order by seq limit $3", id[:], int64(min(from, 1<<62)), limit)
+		if err != nil {
+			return err
+		}
+		var rec []byte
+		if _, err := pgx.ForEachRow(rows, []any{&rec}, func() error {
+			e, _, err := s.codec.DecodeEvent(rec)
+			events = append(events, e)
+			return err
+		}); err != nil {
+			return err
+		}
+		if len(events) == 0 {
+			return s.there(ctx, id)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return events, nil
+}
+
+// Outcome implements engine.Store.
+func (s *Store) Outcome(ctx context.Context, id history.RunID) (end history.Event, over bool, err error) {
+	err = s.read(ctx, "outcome", func() error {
+		var rec []byte
+		err := s.pool.QueryRow(ctx, `select e.rec from perdure_runs r left join lateral (
+				select rec from perdure_events where run = r.id and r.closed_at > 0 order by seq desc limit 1) e on true
+			where r.id = $1`, id[:]).Scan(&rec)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return s.missing(ctx, s.pool, id)
+		}
+		if err != nil || rec == nil {
+			return err
+		}
+		over = true
+		end, _, err = s.codec.DecodeEvent(rec)
+		return err
+	})
+	return end, over && err == nil, err
+}
+
+// Inbox implements engine.Store.
+func (s *Store) Inbox(ctx context.Context, id history.RunID, after uint64) (items []history.InboxItem, at history.Time, err error) {
+	err = s.read(ctx, "inbox", func() error {
+		// A delivery takes its time while it has the run's row locked: whoever has the lock afterwards has seen all that
+		// were accepted before.
+		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+			var b []byte
+			err := tx.QueryRow(ctx, "select id from perdure_runs where id = $1 for share", id[:]).Scan(&b)
+			if errors.Is(err, pgx.ErrNoRows) {
+				return s.missing(ctx, tx, id)
+			}
+			if err != nil {
+				return err
+			}
+			var now history.Time
+			if err := tx.QueryRow(ctx, selectNow).Scan(&now); err != nil {
+				return err
+			}
+			at = s.clock.observe(now)
+			rows, err := tx.Query(ctx, "select seq, accepted_at, rec from perdure_inbox where run = $1 and not dead and seq > $2 order by seq", id[:], int64(min(after, 1<<62)))
+			items, err = s.items(rows, err)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	return items, at, nil
+}
+
+// Interrupts implements engine.Store.
+func (s *Store) Interrupts(ctx context.Context, id history.RunID) (open []history.Interrupt, err error) {
+	err = s.read(ctx, "questions", func() error {
+		if open, err = s.openOf(ctx, s.pool, id); err != nil {
+			return err
+		}
+		if len(open) == 0 {
+			return s.there(ctx, id)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(open, func(a, b history.Interrupt) int {
+		return cmp.Or(cmp.Compare(a.OpenedAt, b.OpenedAt), cmp.Compare(a.Key, b.Key))
+	})
+	return open, nil
+}
+
+func (s *Store) openOf(ctx context.Context, from source, id history.RunID) (open []history.Interrupt, err error) {
+	rows, err := from.Query(ctx, "select rec from perdure_questions where run = $1 and rec is not null", id[:])
+	if err != nil {
+		return nil, err
+	}
+	var rec []byte
+	_, err = pgx.ForEachRow(rows, []any{&rec}, func() error {
+		q, err := history.Decode[history.Interrupt](s.codec, rec)
+		open = append(open, q)
+		return err
+	})
+	return open, err
+}
+
+// Timers implements engine.Store.
+func (s *Store) Timers(ctx context.Context, id history.RunID) (timers []history.Timer, err error) {
+	err = s.read(ctx, "timers", func() error {
+		if timers, err = s.timersOf(ctx, s.pool, id); err == nil && len(timers) == 0 {
+			err = s.there(ctx, id)
+		}
+		return err
+	})
+	return timers, err
+}
+
+// source is a pool, a connection or a transaction.
+type source interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+func (s *Store) timersOf(ctx context.Context, from source, id history.RunID) (timers []history.Timer, err error) {
+	rows, err := from.Query(ctx, "select at, position from perdure_timers where run = $1 order by at, position", id[:])
+	if err != nil {
+		return nil, err
+	}
+	var at history.Time
+	var position []byte
+	_, err = pgx.ForEachRow(rows, []any{&at, &position}, func() error {
+		timers = append(timers, history.Timer{At: at, Position: history.Position(position)})
+		return nil
+	})
+	return timers, err
+}
+
+// DeadLetters implements engine.Store.
+func (s *Store) DeadLetters(ctx context.Context, id history.RunID) (items []history.InboxItem, err error) {
+	err = s.read(ctx, "dead letters", func() error {
+		if err := s.there(ctx, id); err != nil {
+			return err
+		}
+		rows, err := s.pool.Query(ctx, "select seq, accepted_at, rec from perdure_inbox where run = $1 and dead order by seq", id[:])
+		items, err = s.items(rows, err)
+		items = slices.DeleteFunc(items, func(i history.InboxItem) bool { return !i.DeadLetter() })
+		return err
+	})
+	return items, err
+}

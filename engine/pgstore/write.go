@@ -1,0 +1,268 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/perdure/perdure/engine"
+	"github.com/perdure/perdure/history"
+)
+
+// write is one transaction: the rows that it has locked, and the statements that it will send with its commit.
+//
+// What it queues it does not see in what it reads later, so it keeps the parts that matter in memory.
+type write struct {
+	*Store
+	conn  *pgxpool.Conn
+	at    history.Time // the store's time, read when the transaction began
+	batch pgx.Batch
+	runs  map[history.RunID]*locked
+	order []*locked
+}
+
+// locked is a run whose row the transaction has locked.
+type locked struct {
+	row
+	// inbox are the items that no event has consumed; open are the keys of the questions that are open, asked those of all.
+	inbox []history.InboxItem
+	open  map[string]bool
+	asked map[string]bool
+	// known are the identities that this transaction has added.
+	known map[identity]history.Digest
+
+	dirty  bool
+	change engine.Change
+}
+
+type identity struct {
+	kind history.InboxKind
+	key  string
+}
+
+// tries bounds how often a transaction that changed nothing is tried again.
+const tries = 20
+
+// write runs fn in a transaction that has locked the rows of the runs named, in that order. fn may run more than once.
+func (s *Store) write(ctx context.Context, op string, runs []history.RunID, fn func(w *write) error) error {
+	err := s.enter(ctx)
+	if err == nil {
+		defer s.leave()
+		for try := range tries {
+			if err = s.once(ctx, runs, fn); !repeatable(err) {
+				break
+			}
+			if err := wait(ctx, try); err != nil {
+				break
+			}
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("pgstore: %s: %w", op, typed(err))
+	}
+	return nil
+}
+
+// wait pauses before another try: up to a millisecond at first, and up to half a second in the end.
+func wait(ctx context.Context, try int) error {
+	limit := time.Millisecond << min(try, 9)
+	select {
+	case <-time.After(rand.N(limit)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Store) once(ctx context.Context, runs []history.RunID, fn func(w *write) error) (err error) {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release() // a connection with a transaction left open is closed, not reused
+	w := &write{Store: s, conn: conn, runs: map[history.RunID]*locked{}}
+	if err = w.lock(ctx, true, runs); err == nil {
+		err = fn(w)
+	}
+	if err == nil {
+		err = w.commit(ctx)
+	}
+	if err != nil {
+		w.rollback(ctx)
+		return err
+	}
+	for _, r := range w.order {
+		if r.dirty {
+			s.feed.add(r.change)
+		}
+	}
+	s.feed.drain()
+	return nil
+}
+
+func (w *write) rollback(ctx context.Context) {
+	if c := w.conn.Conn(); !c.IsClosed() && c.PgConn().TxStatus() != 'I' {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_, _ = c.Exec(ctx, "rollback") // where it fails, the connection is of no more use, and Release closes it
+	}
+}
+
+// lock locks the rows of runs and reads what belongs to them, in one round trip. begin opens the transaction in it.
+func (w *write) lock(ctx context.Context, begin bool, runs []history.RunID) error {
+	var b pgx.Batch
+	if begin {
+		b.Queue("begin")
+		b.Queue(selectNow)
+	}
+	for _, id := range runs {
+		b.Queue("select "+rowColumns+" from perdure_runs where id = $1 for update", id[:])
+		b.Queue("select seq, accepted_at, rec from perdure_inbox where run = $1 and not dead order by seq", id[:])
+		b.Queue("select key, rec is not null from perdure_questions where run = $1", id[:])
+	}
+	if b.Len() == 0 {
+		return nil
+	}
+	res := w.conn.SendBatch(ctx, &b)
+	err := w.locks(res, begin, runs)
+	if cerr := res.Close(); err == nil {
+		err = cerr
+	}
+	if gone := (missingRun{}); errors.As(err, &gone) {
+		return w.missing(ctx, w.conn, gone.id)
+	}
+	return err
+}
+
+// missingRun says that there is no row, until a tombstone was looked for.
+type missingRun struct{ id history.RunID }
+
+func (m missingRun) Error() string { return "run " + m.id.String() + " is not there" }
+
+func (w *write) locks(res pgx.BatchResults, begin bool, runs []history.RunID) error {
+	if begin {
+		if _, err := res.Exec(); err != nil {
+			return err
+		}
+		var now history.Time
+		if err := res.QueryRow().Scan(&now); err != nil {
+			return err
+		}
+		w.at = w.clock.observe(now)
+	}
+	for _, id := range runs {
+		r, err := w.scan(res.QueryRow())
+		if errors.Is(err, pgx.ErrNoRows) {
+			return missingRun{id}
+		}
+		if err != nil {
+			return err
+		}
+		l := &locked{row: *r, open: map[string]bool{}, asked: map[string]bool{}, known: map[identity]history.Digest{}}
+		if l.inbox, err = w.items(res.Query()); err != nil {
+			return err
+		}
+		if err := l.questions(res.Query()); err != nil {
+			return err
+		}
+		w.add(l)
+	}
+	return nil
+}
+
+func (l *locked) questions(rows pgx.Rows, err error) error {
+	if err != nil {
+		return err
+	}
+	var key []byte
+	var open bool
+	_, err = pgx.ForEachRow(rows, []any{&key, &open}, func() error {
+		l.asked[string(key)] = true
+		if open {
+			l.open[string(key)] = true
+		}
+		return nil
+	})
+	return err
+}
+
+func (w *write) add(l *locked) *locked {
+	l.change = engine.Change{Run: l.spec.ID, Tenant: l.spec.Tenant}
+	w.runs[l.spec.ID] = l
+	w.order = append(w.order, l)
+	return l
+}
+
+// run returns a locked run; it locks it where that was not done yet.
+func (w *write) run(ctx context.Context, id history.RunID) (*locked, error) {
+	if r := w.runs[id]; r != nil {
+		return r, nil
+	}
+	if err := w.lock(ctx, false, []history.RunID{id}); err != nil {
+		return nil, err
+	}
+	return w.runs[id], nil
+}
+
+// commit sends the queued statements and the commit, in one round trip.
+func (w *write) commit(ctx context.Context) error {
+	for _, r := range w.order {
+		if r.dirty {
+			if err := w.settle(r); err != nil {
+				return err
+			}
+		}
+	}
+	w.batch.Queue("commit")
+	return w.conn.SendBatch(ctx, &w.batch).Close()
+}
+
+// settle writes the run's row, and says what subscribers are told.
+func (w *write) settle(r *locked) error {
+	switch {
+	case !r.state.Status.InLine():
+		r.readyAt, r.notBefore = 0, 0
+	case r.readyAt == 0:
+		r.readyAt = w.at
+	}
+	if err := w.save(&w.batch, &r.row, w.at); err != nil {
+		return err
+	}
+	r.change.Status = r.state.Status.Seen(r.held())
+	// A lease of a concurrency key that ended may free another run.
+	r.change.Ready = !r.held() && (r.claimable(w.opening) || r.spec.ConcurrencyLimit > 0)
+	return w.tell(&r.change)
+}
+
+// append adds an event to a run.
+func (w *write) append(r *locked, e history.Event) error {
+	rec, head, err := w.codec.EncodeEvent(r.state.Head, &e)
+	if err != nil {
+		return err
+	}
+	if err := r.state.Apply(&e, head, len(rec)); err != nil {
+		return err
+	}
+	r.dirty = true
+	w.batch.Queue("insert into perdure_events (run, seq, rec) values ($1, $2, $3)", r.spec.ID[:], e.Seq, rec)
+	return nil
+}
+
+// timer notes the earliest instant that WakeDue must know of.
+func (r *locked) timer(at history.Time) {
+	if r.change.Timer == 0 || at < r.change.Timer {
+		r.change.Timer = at
+	}
+}
+
+func (w *write) setTimer(r *locked, t history.Timer) {
+	w.batch.Queue("insert into perdure_timers (run, at, position) values ($1, $2, $3) on conflict (run, at, position) do update set fired = false",
+		r.spec.ID[:], t.At, []byte(t.Position))
+	r.timer(t.At)
+	r.dirty = true
+}
