@@ -61,8 +61,7 @@ var rules = map[string]rule{
 	// A disk for tests that fails, and the tests of stores on it.
 	"engine/disktest": {folders: []string{"engine", "engine/boltstore", "history"}, libraries: []string{goFUSE, xsync, xsys}},
 	"engine/schedule": {folders: []string{"engine", "history", "timer", "workflow", "workflow/kernel"}, libraries: []string{ulid}},
-	"engine/pgstore":   {folders: []string{"engine", "history"}, libraries: []string{pgx, ulid}},
-	"engine/schedule":  {folders: []string{"engine", "history", "timer", "workflow", "workflow/kernel"}, libraries: []string{ulid}},
+	"engine/pgstore":  {folders: []string{"engine", "history"}, libraries: []string{pgx, ulid}},
 	// A kit for tests: the engine on a real file.
 	"workflow/workflowtest": {folders: []string{"engine", "engine/boltstore", "history", "workflow", "workflow/kernel"}},
 	// Its tests look into a file; what is in it is put into the code by an overlay.
