@@ -46,6 +46,9 @@ type life struct {
 
 func storePath(dir string) string { return filepath.Join(dir, "crash.db") }
 
+// sweepEvery is how often finished runs are looked for that may be deleted.
+const sweepEvery = 15 * time.Millisecond
+
 // child is what one session of a child has open: the workflows, and the clients of them.
 type child struct {
 	life   life
@@ -93,7 +96,7 @@ func (c *child) session(n int) (err error) {
 		Log:    slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 		Worker: worker.Options{PollInterval: 10 * time.Millisecond},
 		Retention: engine.RetentionOptions{
-			Every: 20 * time.Millisecond, Exporter: out,
+			Every: sweepEvery, Exporter: out,
 			Policy: history.RetentionPolicy{{Workflow: "exported", Keep: time.Millisecond, ExportFirst: true, KeepTombstones: time.Millisecond}},
 		},
 	}
@@ -213,6 +216,8 @@ func (c *child) do(ctx context.Context, call call) (outcome string, err error) {
 		if _, err = c.engine.PlaceHold(ctx, h); errors.Is(err, history.ErrConflict) {
 			err = nil // placed before, and not acknowledged
 		}
+	case endHeld:
+		return c.endHeld(ctx, run)
 	case unhold:
 		_, err = c.engine.ReleaseHold(ctx, run.ID, by, why)
 	case renewLease, giveLease, loseLease:
@@ -317,6 +322,20 @@ func (c *child) answer(ctx context.Context, id history.RunID) (string, error) {
 		return before, nil
 	}
 	return taken[0] + taken[1], nil
+}
+
+// endHeld waits until a run under a hold has ended and the clean-up has passed it by.
+func (c *child) endHeld(ctx context.Context, run history.Run) (_ string, err error) {
+	for !run.Status.Terminal() && err == nil {
+		if err = wait(ctx, "its end"); err == nil {
+			run, err = c.engine.Run(ctx, run.ID)
+		}
+	}
+	if err == nil {
+		time.Sleep(2 * sweepEvery)
+		run, err = c.engine.Run(ctx, run.ID)
+	}
+	return run.Status.String(), err
 }
 
 // redeliver sends the dead letter on.

@@ -35,6 +35,7 @@ const (
 	resume     verb = "resume"
 	redeliver  verb = "redeliver" // the only dead letter of Run, to the run Arg
 	hold       verb = "hold"
+	endHeld    verb = "end under hold"
 	unhold     verb = "unhold"
 	define     verb = "define"
 	secret     verb = "secret"
@@ -88,6 +89,7 @@ func family(life int) []script {
 			{Verb: signal, Run: key("kept"), Arg: "a"},
 			{Verb: signal, Run: key("kept"), Arg: "b"},
 			{Verb: signal, Run: key("kept"), Arg: "c"},
+			{Verb: endHeld, Run: key("kept")},
 			{Verb: unhold, Run: key("kept")},
 			{Verb: startLate, Run: key("kept"), Arg: "signals", Keep: time.Millisecond},
 		},
