@@ -69,7 +69,7 @@ var rules = map[string]rule{
 	"engine/storetest": {folders: []string{"engine", "history", "signal", "timer"}, libraries: []string{goleak, rapid, ulid, xsync}},
 	"mcptasks":         {folders: []string{"history", "workflow"}, libraries: []string{jsonschema, mcpSDK, ulid, xsync, xtime}},
 	"cmd": {
-		folders:   []string{"engine", "engine/boltstore", "engine/schedule", "history", "mcptasks", "signal", "timer", "worker", "workflow"},
+		folders:   []string{"engine", "engine/boltstore", "engine/pgstore", "engine/schedule", "history", "mcptasks", "signal", "timer", "worker", "workflow"},
 		libraries: []string{cel, cobra, jsonschema, mcpSDK, ulid, xsync, xsys, yaml},
 	},
 	"docs": {

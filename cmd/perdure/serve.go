@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,6 +34,9 @@ With --http it is the server, in the foreground: MCP at /mcp, probes at /healthz
 every tool, so it listens on loopback addresses only. With --auth-tokens each caller must send one of the tokens in a file
 (see: perdure token new --help), sees only what it started itself, and any address will do; put TLS in front of it then.
 
+With --store the runs are in a PostgreSQL database (see: perdure migrate --help), and any number of servers, each with a state
+folder of its own, serve them together.
+
 In every mode the local socket in the state folder serves the commands runs, show, call and so on. The folder and
 the socket are open to their owner only.
 
@@ -53,6 +58,7 @@ func (a *app) serveCommand() *cobra.Command {
 		Long:  serveLong,
 		Example: `  perdure serve --http 127.0.0.1:7337
   perdure serve --http 0.0.0.0:7337 --auth-tokens /etc/perdure/tokens
+  perdure serve --http 127.0.0.1:7337 --store postgres://perdure@db.internal/perdure
   perdure serve --foreground --config /etc/perdure/perdure.yaml --state /var/lib/perdure --http 127.0.0.1:7337
 
   # in the configuration of an MCP client:
@@ -96,20 +102,41 @@ func (a *app) serveCommand() *cobra.Command {
 	return c
 }
 
+// storeVariable is the connection string of the store where --store is not. A server that a command starts gets it by the
+// environment too: everybody can read the arguments of a process, and there may be a password in it.
+const storeVariable = "PERDURE_STORE"
+
 // keyFileVariable names the file of keys where --key-file does not.
 const keyFileVariable = "PERDURE_KEY_FILE"
 
 // payloadFlags are those of the commands that start a server.
 func payloadFlags(c *cobra.Command, o *serve.Options) {
 	f := c.Flags()
+	storeFlag(c, &o.Store)
 	f.StringVar(&o.KeyFile, "key-file", "", "encrypt what runs are given and give back, with the newest key in this `FILE` (default $"+keyFileVariable+")")
 	f.BoolVar(&o.Compress, "compress", false, "compress it")
+}
+
+func storeFlag(c *cobra.Command, dsn *string) {
+	c.Flags().StringVar(dsn, "store", "", "keep the runs in this PostgreSQL `DATABASE`, such as postgres://perdure@db/perdure (default $"+storeVariable+", else a file)")
+}
+
+// findStore returns the connection string that was given; "" where the store is a file.
+func findStore(given string) (string, error) {
+	dsn := cmp.Or(given, os.Getenv(storeVariable))
+	if dsn != "" && !strings.HasPrefix(dsn, "postgres://") && !strings.HasPrefix(dsn, "postgresql://") && !strings.Contains(dsn, "=") {
+		return "", exit.New(exit.Usage, "write postgres://USER@HOST/DATABASE, or host=HOST dbname=DATABASE; leave it out for a file in the state folder", "the store is no connection string of PostgreSQL")
+	}
+	return dsn, nil
 }
 
 // serveOptions fills in what the common flags say, and refuses what does not go together.
 func (a *app) serveOptions(o *serve.Options, log *slog.Logger) error {
 	o.Version, o.Log = version(), log
 	var err error
+	if o.Store, err = findStore(o.Store); err != nil {
+		return err
+	}
 	if o.KeyFile == "" {
 		o.KeyFile = os.Getenv(keyFileVariable)
 	}
@@ -172,6 +199,11 @@ func (a *app) launcher(ctx context.Context, o serve.Options) (*relay.Launcher, e
 	command := []string{
 		self, "serve", "--socket", "--config", o.Config, "--state", o.Dir.Path, "--idle-exit", idleExit.String(),
 		"--log-format", a.logFormat, "--log-level", a.logLevel,
+	}
+	if o.Store != "" {
+		if err := os.Setenv(storeVariable, o.Store); err != nil {
+			return nil, exit.New(exit.Failed, "", "hand the store on: %w", err)
+		}
 	}
 	if o.KeyFile != "" {
 		command = append(command, "--key-file", o.KeyFile)

@@ -13,24 +13,26 @@ import (
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
 	"github.com/perdure/perdure/cmd/perdure/internal/state"
 	"github.com/perdure/perdure/engine/boltstore"
+	"github.com/perdure/perdure/engine/pgstore"
 )
 
 func (a *app) verifyCommand() *cobra.Command {
-	return &cobra.Command{
+	var dsn string
+	c := &cobra.Command{
 		Use:   "verify [FILE]",
 		Short: "Check that everything stored is sound",
 		Long: `Verify checks every record: digest chains, sequences, indexes, that each unfinished run is ready, leased or waiting for
 something that will come, and that what is shown of a run is what its history says. It changes nothing.
 
 Where a server runs it does the checking; else the command opens the store's file for reading only. With FILE it checks
-that file, such as a backup.
+that file, such as a backup; with --store, a database.
 
 Exit codes: 0 all is sound, 1 something is not: each finding is a line.`,
 		Example: `  perdure verify
   perdure verify backup/perdure.db`,
 		Args: exactly("[FILE]"),
 		RunE: func(c *cobra.Command, args []string) error {
-			report, err := a.verify(c.Context(), args)
+			report, err := a.verify(c.Context(), dsn, args)
 			if err != nil {
 				return err
 			}
@@ -48,11 +50,20 @@ Exit codes: 0 all is sound, 1 something is not: each finding is a line.`,
 			return err
 		},
 	}
+	storeFlag(c, &dsn)
+	return c
 }
 
-func (a *app) verify(ctx context.Context, args []string) (admin.Report, error) {
+func (a *app) verify(ctx context.Context, dsn string, args []string) (admin.Report, error) {
 	if len(args) == 1 {
 		return verifyFile(ctx, args[0])
+	}
+	dsn, err := findStore(dsn)
+	switch {
+	case err != nil:
+		return admin.Report{}, err
+	case dsn != "":
+		return verifyDatabase(ctx, dsn)
 	}
 	dir, err := state.Find(a.state, a.config)
 	if err != nil {
@@ -63,6 +74,16 @@ func (a *app) verify(ctx context.Context, args []string) (admin.Report, error) {
 		return verifyFile(ctx, dir.Database())
 	}
 	return report, err
+}
+
+// verifyDatabase checks a store in PostgreSQL, which may be in use.
+func verifyDatabase(ctx context.Context, dsn string) (report admin.Report, err error) {
+	store, err := pgstore.Open(ctx, dsn, nil)
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return admin.Verify(ctx, store.Verify)
 }
 
 // verifyFile checks a file that no server has open.

@@ -30,6 +30,8 @@ type Options struct {
 	// Config is the absolute path of the tool file.
 	Config string
 	Mode   Mode
+	// Store is the connection string of a PostgreSQL database that has the runs; empty: a file in the state folder has them.
+	Store string
 	// Address is the TCP address, for HTTP.
 	Address string
 	// AuthTokens is the file of the tokens that callers over HTTP must have (package tokens); empty: they need none.

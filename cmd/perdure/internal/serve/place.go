@@ -21,7 +21,7 @@ type files struct{ store, socket fs.FileInfo }
 
 // remember notes what the state folder holds.
 func (s *server) remember() (err error) {
-	if s.files.store, err = os.Stat(s.opts.Dir.Database()); err != nil {
+	if s.files.store, err = os.Stat(s.owned); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	return s.rememberSocket()
@@ -56,9 +56,9 @@ func (s *server) watchFiles(ctx context.Context, g *errgroup.Group, h *http.Serv
 			return nil
 		case <-tick.C:
 		}
-		if db := s.opts.Dir.Database(); !same(db, s.files.store) {
+		if !same(s.owned, s.files.store) {
 			return exit.New(exit.Failed, "put the file back, or restore a backup, before a server is started again",
-				"the store %s was removed or replaced while it was in use: nothing more is accepted", db)
+				"the store %s was removed or replaced while it was in use: nothing more is accepted", s.owned)
 		}
 		if same(s.opts.Dir.Socket(), s.files.socket) {
 			continue

@@ -21,7 +21,6 @@ import (
 	"github.com/perdure/perdure/cmd/perdure/internal/tokens"
 	"github.com/perdure/perdure/cmd/perdure/internal/toolflow"
 	"github.com/perdure/perdure/engine"
-	"github.com/perdure/perdure/engine/boltstore"
 	"github.com/perdure/perdure/engine/schedule"
 	"github.com/perdure/perdure/mcptasks"
 	"github.com/perdure/perdure/workflow"
@@ -33,7 +32,10 @@ const defaultDrain = 50 * time.Second
 type server struct {
 	opts    Options
 	started time.Time
-	store   *boltstore.Store
+	store   engine.Store
+	upkeep  admin.Store
+	owned   string   // the file whose lock makes this process the owner of the folder
+	lock    *os.File // of a store that is elsewhere; else nil
 	engine  *engine.Engine
 	front   *mcptasks.Server
 	mcp     http.Handler // the front end over HTTP, for the folder's owner
@@ -108,7 +110,7 @@ func (s *server) open(ctx context.Context) (l listeners, err error) {
 	if err != nil {
 		return l, err
 	}
-	if s.store, err = boltstore.Open(s.opts.Dir.Database(), s.opts.storeOptions()); err != nil {
+	if err := s.openStore(ctx); err != nil {
 		return l, err
 	}
 	if len(s.opts.Guard) > 0 {
@@ -253,9 +255,7 @@ func (s *server) close() error {
 		s.notify.close()
 	}
 	s.guard.Close()
-	if s.store != nil {
-		errs = append(errs, s.store.Close())
-	}
+	errs = append(errs, s.closeStore())
 	return errors.Join(errs...)
 }
 
