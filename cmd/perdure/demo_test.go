@@ -1,13 +1,17 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/perdure/perdure/cmd/perdure/internal/admin"
 	"github.com/perdure/perdure/cmd/perdure/internal/demo"
+	"github.com/perdure/perdure/cmd/perdure/internal/state"
 )
 
 func TestDemo(t *testing.T) {
@@ -58,4 +62,42 @@ func TestDemo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A demo that is killed does not leave its server behind.
+func TestKilledDemoLeavesNoServer(t *testing.T) {
+	p := newPlace(t, "")
+	tmp := filepath.Join(p.folder, "tmp")
+	if err := os.Mkdir(tmp, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := p.command("demo", p.folder)
+	cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // where the test has not
+	var client *admin.Client
+	var server admin.Server
+	p.until(func(ctx context.Context) (bool, string) {
+		found, _ := filepath.Glob(filepath.Join(tmp, "perdure-demo-*", "state")) // the pattern is good
+		if len(found) != 1 {
+			return false, "the demo has no state folder"
+		}
+		dir, err := state.At(found[0])
+		if err != nil {
+			return false, err.Error()
+		}
+		client = admin.NewClient(dir)
+		server, err = client.Server(ctx)
+		return err == nil, fmt.Sprint(err)
+	})
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // killed
+	p.until(func(ctx context.Context) (bool, string) {
+		_, err := client.Server(ctx)
+		return err != nil, fmt.Sprintf("server %d is still there", server.PID)
+	})
 }

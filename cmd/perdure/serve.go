@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -52,6 +53,7 @@ func (a *app) serveCommand() *cobra.Command {
 	var o serve.Options
 	var foreground, socketOnly bool
 	var idle time.Duration
+	var endWithStdin bool
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the tools of a file to MCP clients, over stdio or HTTP",
@@ -87,7 +89,13 @@ func (a *app) serveCommand() *cobra.Command {
 			reload, stop := reloadSignal()
 			defer stop()
 			o.Reload = reload
-			return serve.Run(c.Context(), o)
+			ctx := c.Context()
+			if endWithStdin {
+				var cancel context.CancelFunc
+				ctx, cancel = untilEnd(ctx, a.in)
+				defer cancel()
+			}
+			return serve.Run(ctx, o)
 		},
 	}
 	f := c.Flags()
@@ -99,7 +107,19 @@ func (a *app) serveCommand() *cobra.Command {
 	f.BoolVar(&socketOnly, "socket", false, "serve the local socket only, in the foreground")
 	f.DurationVar(&o.Drain, "drain", 50*time.Second, "the `TIME` that running steps have at the end")
 	f.DurationVar(&idle, "idle-exit", 0, "with --socket: end after this `TIME` without clients and unfinished runs")
+	f.BoolVar(&endWithStdin, "end-with-stdin", false, "with --socket: end when stdin does")
+	_ = f.MarkHidden("end-with-stdin") // the flag is there
 	return c
+}
+
+// untilEnd returns a context that ends with ctx and with the input: so a process ends with the one that holds the other side.
+func untilEnd(ctx context.Context, in io.Reader) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		_, _ = io.Copy(io.Discard, in) // however it ends
+		cancel()
+	}()
+	return ctx, cancel
 }
 
 // storeVariable is the connection string of the store where --store is not. A server that a command starts gets it by the

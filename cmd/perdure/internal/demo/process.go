@@ -24,8 +24,13 @@ func startServer(ctx context.Context, self, config string, dir state.Dir, client
 		return nil, err
 	}
 	defer log.Close() // the child has its own
-	cmd := exec.Command(self, "serve", "--socket", "--config", config, "--state", dir.Path)
+	cmd := exec.Command(self, "serve", "--socket", "--end-with-stdin", "--config", config, "--state", dir.Path)
 	cmd.Stdout, cmd.Stderr = log, log
+	// The pipe closes with this process, whatever ends it: the server does not outlive the demo.
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start the server: %w", err)
+	}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the server: %w", err)
 	}
@@ -33,6 +38,7 @@ func startServer(ctx context.Context, self, config string, dir state.Dir, client
 	go func() {
 		defer close(p.done)
 		_ = cmd.Wait() // its outcome is in ProcessState
+		_ = stdin.Close()
 	}()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
