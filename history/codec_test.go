@@ -383,6 +383,10 @@ func FuzzDecode(f *testing.F) {
 		roundTrip[history.State](t, c, rec)
 		roundTrip[history.InboxItem](t, c, rec)
 		roundTrip[history.Interrupt](t, c, rec)
+		roundTrip[history.Tombstone](t, c, rec)
+		roundTrip[history.Hold](t, c, rec)
+		roundTrip[history.Receipt](t, c, rec)
+		roundTrip[history.Entry](t, c, rec)
 	})
 }
 

@@ -74,7 +74,7 @@ func (p Position) Split() (b Branch, name string, occurrence int, ok bool) {
 		return "", "", 0, false
 	}
 	occurrence, err := strconv.Atoi(n)
-	if err != nil || occurrence < 0 || name == "" {
+	if err != nil || occurrence < 0 || name == "" || b.At(name, occurrence) != p { // such as "a#01"
 		return "", "", 0, false
 	}
 	return b, name, occurrence, true

@@ -41,7 +41,7 @@ func (b Backoff) Delay(attempt uint32, random float64) time.Duration {
 	d = min(d, float64(longest))
 	d *= 1 - jitter*random
 	if d >= math.MaxInt64 {
-		return math.MaxInt64 // float64(math.MaxInt64) is one more
+		return longest // float64(math.MaxInt64) is one more
 	}
-	return time.Duration(d)
+	return min(time.Duration(d), longest) // which float64 may have rounded up
 }

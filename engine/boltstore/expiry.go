@@ -3,7 +3,6 @@ package boltstore
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -65,9 +64,12 @@ func (s *Store) Expired(ctx context.Context, q engine.ExpiredQuery) (engine.Expi
 		return p.page, s.wrap("expired", err)
 	}
 	if q.After != "" {
-		at, err := base64.RawURLEncoding.DecodeString(q.After)
-		if err != nil || len(at) == 0 || bucketID(at[0]) != bExpiring && bucketID(at[0]) != bClosed {
-			return p.page, s.wrap("expired", fmt.Errorf("cursor %.32q is not one that a page came with: %w", q.After, history.ErrInvalid))
+		at, err := decodeCursor(q.After)
+		if err == nil && bucketID(at[0]) != bExpiring && bucketID(at[0]) != bClosed {
+			err = badCursor(q.After)
+		}
+		if err != nil {
+			return p.page, s.wrap("expired", err)
 		}
 		p.in, p.last = bucketID(at[0]), at[1:]
 	} else {
@@ -124,7 +126,7 @@ func (p *expiredWalk) stretch(v *view, now history.Time) error {
 			p.done = true
 			return nil
 		case p.seen == p.limit:
-			p.done, p.page.Next = true, base64.RawURLEncoding.EncodeToString(append([]byte{byte(p.in)}, p.last...))
+			p.done, p.page.Next = true, encodeCursor(append([]byte{byte(p.in)}, p.last...))
 			return nil
 		}
 		p.last = row

@@ -3,7 +3,6 @@ package boltstore
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"fmt"
 	"slices"
 	"time"
@@ -155,15 +154,15 @@ func matches(f *engine.Filter, run *history.Run) bool {
 	return true
 }
 
-func cursor(id history.RunID) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
+func cursor(id history.RunID) string { return encodeCursor(id[:]) }
 
 func parseCursor(s string) ([]byte, error) {
 	if s == "" {
 		return nil, nil
 	}
-	b, err := base64.RawURLEncoding.DecodeString(s)
-	if err != nil || len(b) != runLen {
-		return nil, fmt.Errorf("cursor %.32q is not one that a page came with: %w", s, history.ErrInvalid)
+	b, err := decodeCursor(s)
+	if err == nil && len(b) != runLen {
+		err = badCursor(s)
 	}
-	return b, nil
+	return b, err
 }

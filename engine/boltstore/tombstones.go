@@ -3,7 +3,6 @@ package boltstore
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"fmt"
 	"time"
 
@@ -65,8 +64,11 @@ func (s *Store) Tombstones(ctx context.Context, f engine.TombstoneFilter) (engin
 	var last []byte
 	if f.After != "" {
 		var err error
-		if last, err = base64.RawURLEncoding.DecodeString(f.After); err != nil || len(last) != 8+runLen {
-			return engine.TombstonePage{}, s.wrap("tombstones", fmt.Errorf("cursor %.32q is not one that a page came with: %w", f.After, history.ErrInvalid))
+		if last, err = decodeCursor(f.After); err == nil && len(last) != 8+runLen {
+			err = badCursor(f.After)
+		}
+		if err != nil {
+			return engine.TombstonePage{}, s.wrap("tombstones", err)
 		}
 	}
 	var page engine.TombstonePage
@@ -95,7 +97,7 @@ func (v *view) tombstones(f *engine.TombstoneFilter, page *engine.TombstonePage,
 		case f.DeletedBefore != 0 && timeOf(k) >= f.DeletedBefore:
 			return last, false, nil
 		case len(page.Tombstones) == limit:
-			page.Next = base64.RawURLEncoding.EncodeToString(last)
+			page.Next = encodeCursor(last)
 			return last, false, nil
 		}
 		t, ok, err := v.tombstone(history.RunID(k[8:]))
