@@ -41,7 +41,7 @@ func (c *Client) Listen(ctx context.Context, taskIDs ...string) iter.Seq2[Detail
 			case ctx.Err() != nil:
 				yield(DetailedTask{}, context.Cause(ctx))
 				return
-			case wireError(err) != nil, c.isClosed():
+			case wireError(err) != nil, l.refused, c.isClosed():
 				yield(DetailedTask{}, fmt.Errorf("listen: %w", err))
 				return
 			}
@@ -65,6 +65,8 @@ type clientListen struct {
 	open  []string // the tasks that are not over
 	heard bool     // the server has acknowledged
 	left  bool     // the reader has left the loop
+	// refused says that the server would refuse the same request again.
+	refused bool
 
 	fresh chan struct{} // hints at a change of what follows
 
@@ -109,7 +111,9 @@ func (l *clientListen) notified(method string, params json.RawMessage) {
 func (l *clientListen) end(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ended, l.err = true, err
+	if !l.ended { // else the stream of an answer has come to its end
+		l.ended, l.err = true, err
+	}
 	l.hint()
 }
 
@@ -124,6 +128,9 @@ func (l *clientListen) take() (accepted []string, states []DetailedTask, ended b
 	l.order = nil
 	return l.accepted, states, l.ended, l.err
 }
+
+// errNoStream says that the server is gone, or that something between gave an answer of its own.
+var errNoStream = errors.New("the subscription got no stream")
 
 var errNoSubscriptions = errors.New("the server's protocol revision has no subscriptions")
 
@@ -141,10 +148,16 @@ func (c *Client) listenOnce(ctx context.Context, l *clientListen, yield func(Det
 	defer cancel()
 	p := &listenParams{}
 	p.Notifications.TaskIDs = l.open
-	// The SDK returns at once, swallows the stream's errors and drops task notifications; the tap has all three.
-	_, err = mcp.CallCustomMethod[*listenParams, *mcp.SubscriptionsListenResult](
-		withTap(ctx, &tap{notified: l.notified, ended: l.end}), session, methodListen, p)
-	if err == nil {
+	// The SDK returns once the request was sent or could not be, swallows its errors and the stream's, and drops task
+	// notifications; the tap has all of them.
+	t, status := &tap{notified: l.notified, ended: l.end}, &httpStatus{}
+	ctx = context.WithValue(ctx, statusKey{}, status)
+	_, err = mcp.CallCustomMethod[*listenParams, *mcp.SubscriptionsListenResult](withTap(ctx, t), session, methodListen, p)
+	switch {
+	case err != nil:
+	case !t.hasBegun():
+		err, l.refused = errNoStream, status.refused()
+	default:
 		err = l.read(ctx, yield)
 	}
 	if err != nil && wireError(err) == nil && ctx.Err() == nil {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -88,6 +89,106 @@ func TestClientListensAgainWhereTheStreamBreaks(t *testing.T) {
 	}
 	if last.Status != Completed || streams != 3 {
 		t.Errorf("%s after %d streams, want completed after 3", last.Status, streams)
+	}
+}
+
+// TestClientListensAgainWhereNoStreamBegins: however the first attempt fails, the client tries again.
+func TestClientListensAgainWhereNoStreamBegins(t *testing.T) {
+	abort := func(http.ResponseWriter) { panic(http.ErrAbortHandler) }
+	for name, fail := range map[string]func(w http.ResponseWriter){
+		"the connection breaks before an answer": abort,
+		"a proxy answers for the server":         func(w http.ResponseWriter) { http.Error(w, "starting", http.StatusServiceUnavailable) },
+		"an answer of another type":              func(w http.ResponseWriter) { w.Header().Set("Content-Type", "text/html") },
+		"a JSON answer breaks off": func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Length", "100")
+			_, _ = w.Write([]byte(`{"jsonrpc":`)) // the client sees the rest missing
+			abort(w)
+		},
+		"a JSON answer is none": func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`nonsense`)) // as above
+		},
+		"the stream ends before its first event": func(w http.ResponseWriter) { w.Header().Set("Content-Type", "text/event-stream") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, Options{})
+			var streams atomic.Int64
+			url := newTestServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get(headerMethod) == methodListen && streams.Add(1) == 1 {
+					fail(w)
+					return
+				}
+				h.http.Config.Handler.ServeHTTP(w, r)
+			}))
+			c := newTestClient(t, func(context.Context) (mcp.Transport, error) {
+				return &mcp.StreamableClientTransport{Endpoint: url, MaxRetries: -1}, nil
+			}, ClientOptions{})
+			task := h.startTask(c, CallRequest{})
+			for d, err := range c.Listen(soon(t), task.TaskID) {
+				if err != nil {
+					t.Fatalf("after %d streams: %v", streams.Load(), err)
+				}
+				if d.Status == Working {
+					h.engine.complete(task.TaskID, "1")
+				}
+			}
+			if streams.Load() < 2 {
+				t.Errorf("%d streams, want another after the one that failed", streams.Load())
+			}
+		})
+	}
+}
+
+// TestClientListensAgainOnASessionThatWasDropped: another call of the same client may have found the connection broken, and
+// closed it, after the subscription took it.
+func TestClientListensAgainOnASessionThatWasDropped(t *testing.T) {
+	transports(t, func(t *testing.T, h *harness, dial Dial, version string) {
+		if version == revision2025 {
+			return // has no subscriptions
+		}
+		c := newTestClient(t, dial, ClientOptions{})
+		task := h.startTask(c, CallRequest{})
+		session, err := c.Session(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := session.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for d, err := range c.Listen(soon(t), task.TaskID) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.Status == Working {
+				h.engine.complete(task.TaskID, "1")
+			}
+		}
+	})
+}
+
+// TestClientIsRefusedASubscription: what the server would refuse again is not tried again.
+func TestClientIsRefusedASubscription(t *testing.T) {
+	h := newHarness(t, Options{})
+	url := newTestServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(headerMethod) == methodListen {
+			http.Error(w, "no", http.StatusForbidden)
+			return
+		}
+		h.http.Config.Handler.ServeHTTP(w, r)
+	}))
+	c := newTestClient(t, func(context.Context) (mcp.Transport, error) {
+		return &mcp.StreamableClientTransport{Endpoint: url}, nil
+	}, ClientOptions{})
+	task := h.startTask(c, CallRequest{})
+	n := 0
+	for _, err := range c.Listen(soon(t), task.TaskID) {
+		if n++; err == nil || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d values, want one error", n)
 	}
 }
 

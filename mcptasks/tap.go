@@ -22,11 +22,25 @@ import (
 type tap struct {
 	// notified is called for notifications on the call's stream; nil where they are of no interest. It must not block.
 	notified func(method string, params json.RawMessage)
-	// ended is called once the call has its answer, with its error, or the stream broke; nil likewise.
+	// ended is called once the call has its answer, with its error, or the stream broke; nil likewise. It can be called
+	// again, which says nothing new.
 	ended func(error)
 
 	mu     sync.Mutex
 	result json.RawMessage // guarded by mu; the last result
+	begun  bool            // guarded by mu; there is an answer to read, or there was: ended is called
+}
+
+func (t *tap) begin() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.begun = true
+}
+
+func (t *tap) hasBegun() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.begun
 }
 
 type (
@@ -147,8 +161,10 @@ func (rt *tapRoundTripper) RoundTrip(req *http.Request) (*http.Response, error) 
 		switch kind {
 		case "application/json":
 			resp.Body = &tapBody{ReadCloser: resp.Body, tap: t}
+			t.begin()
 		case "text/event-stream":
 			resp.Body = &tapBody{ReadCloser: resp.Body, tap: t, events: true}
+			t.begin()
 		}
 	}
 	return resp, nil
@@ -182,7 +198,7 @@ type tapBody struct {
 	buf    []byte // the line (events) or the body (JSON) so far
 	data   [][]byte
 	over   bool // more than maxTapped: no longer tapped
-	ended  bool
+	ended  atomic.Bool
 }
 
 func (b *tapBody) Read(p []byte) (int, error) {
@@ -196,16 +212,26 @@ func (b *tapBody) Read(p []byte) (int, error) {
 			b.over, b.buf = true, nil
 		}
 	}
-	if err != nil && !b.ended {
-		b.ended = true
-		switch {
-		case b.events && b.tap.ended != nil:
-			b.tap.ended(errStreamEnded)
-		case !b.events && errors.Is(err, io.EOF):
+	if err != nil {
+		if !b.events && errors.Is(err, io.EOF) && !b.ended.Load() {
 			b.tap.message(b.buf)
 		}
+		b.end()
 	}
 	return n, err
+}
+
+// Close implements io.Closer: the SDK closes what it does not read to its end.
+func (b *tapBody) Close() error {
+	defer b.end()
+	return b.ReadCloser.Close()
+}
+
+// end says once that nothing more comes.
+func (b *tapBody) end() {
+	if b.ended.CompareAndSwap(false, true) && b.tap.ended != nil {
+		b.tap.ended(errStreamEnded)
+	}
 }
 
 func (b *tapBody) lines() {
@@ -249,17 +275,31 @@ type tapConnection struct {
 
 	mu   sync.Mutex
 	taps map[jsonrpc.ID]*tap // guarded by mu; calls without an answer
+	err  error               // guarded by mu; why no more answers come
 }
 
 func (c *tapConnection) Write(ctx context.Context, msg jsonrpc.Message) error {
 	t, tapped := ctx.Value(tapKey{}).(*tap)
-	if r, ok := msg.(*jsonrpc.Request); ok && tapped && r.IsCall() {
-		c.mu.Lock()
-		c.taps[r.ID] = t
-		c.mu.Unlock()
-		context.AfterFunc(ctx, func() { c.take(r.ID) })
+	r, ok := msg.(*jsonrpc.Request)
+	if !ok || !tapped || !r.IsCall() {
+		return c.Connection.Write(ctx, msg)
 	}
-	return c.Connection.Write(ctx, msg)
+	c.mu.Lock()
+	err := c.err
+	if err == nil {
+		c.taps[r.ID] = t
+	}
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	context.AfterFunc(ctx, func() { c.take(r.ID) })
+	if err := c.Connection.Write(ctx, msg); err != nil {
+		c.take(r.ID)
+		return err
+	}
+	t.begin()
+	return nil
 }
 
 func (c *tapConnection) take(id jsonrpc.ID) *tap {
@@ -295,7 +335,7 @@ func (c *tapConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 func (c *tapConnection) broken(err error) {
 	c.mu.Lock()
 	taps := c.taps
-	c.taps = map[jsonrpc.ID]*tap{}
+	c.taps, c.err = map[jsonrpc.ID]*tap{}, err
 	c.mu.Unlock()
 	for _, t := range taps {
 		if t.ended != nil {
