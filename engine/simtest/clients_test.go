@@ -41,7 +41,7 @@ func (w *world) act(a act) {
 		w.start(w.startOf(a.Run, a.N), 5)
 		return
 	case "sweep":
-		w.sweep(fmt.Sprintf("sweeper %d", a.N%2))
+		w.sweep(fmt.Sprintf("sweeper %d", a.N%2), a.N%3 == 0)
 		return
 	}
 	if !known {
@@ -213,8 +213,8 @@ func (w *world) decide(id history.RunID, n int) {
 	}
 }
 
-// sweep deletes what is due, as the engine's sweeper does.
-func (w *world) sweep(owner string) {
+// sweep deletes what is due, as the engine's sweeper does; an eager one asks for everything.
+func (w *world) sweep(owner string, eager bool) {
 	ctx := context.Background()
 	call(w, client{}, "lease clean-up", func(s engine.Store) (history.Token, error) {
 		return s.LeaseCleanup(ctx, owner, time.Minute)
@@ -225,12 +225,19 @@ func (w *world) sweep(owner string) {
 		call(w, client{}, "look for what is due", func(s engine.Store) (engine.ExpiredPage, error) {
 			return s.Expired(ctx, engine.ExpiredQuery{})
 		}, func(page engine.ExpiredPage, err error) {
-			if err != nil || len(page.Runs) == 0 {
+			if err != nil {
 				return
+			}
+			if eager { // what is not due must be refused
+				for _, id := range w.oracle.order {
+					if !w.oracle.runs[id].gone && !slices.Contains(page.Runs, id) {
+						page.Runs = append(page.Runs, id)
+					}
+				}
 			}
 			call(w, client{}, "delete", func(s engine.Store) (engine.Deletion, error) {
 				for _, id := range page.Runs {
-					w.oracle.agree(w.oracle.runs[id]) // while its history is still there
+					w.oracle.agree(w.oracle.record(id)) // while its history is still there
 				}
 				out, err := s.Delete(ctx, token, nil, page.Runs)
 				for _, id := range out.Deleted {

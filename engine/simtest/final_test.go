@@ -108,6 +108,7 @@ func (o *oracle) result(r *record) {
 	if canceled || !r.task.Node.fixed() || o.disturbed(r) {
 		return
 	}
+	o.w.trace.seen["result compared"]++
 	want, err := r.task.expect()
 	var got string
 	if r.run.Status == history.StatusCompleted {

@@ -62,6 +62,8 @@ type trace struct {
 	keep bool
 	line []string
 	buf  []byte
+	// seen counts what came about, by name.
+	seen map[string]int
 }
 
 // note adds a line.

@@ -50,6 +50,8 @@ type record struct {
 	heads  map[uint64]history.Digest
 	paused bool
 	gone   bool
+	// canceled says that a cancel request was accepted.
+	canceled bool
 
 	items     map[uint64]history.InboxItem
 	itemAt    history.Time
@@ -168,6 +170,19 @@ func (o *oracle) committed(b *history.Batch, st history.State, err error) {
 	case b.Next != history.NextRunning:
 		delete(o.leases, b.Run)
 	}
+	if err == nil {
+		o.passedOn(b)
+	}
+}
+
+// passedOn: a cancel reaches the children in the commit that records it.
+func (o *oracle) passedOn(b *history.Batch) {
+	for _, id := range b.Cancels {
+		child, err := o.w.store.Run(context.Background(), id)
+		if err == nil && !child.Status.Terminal() && child.CancelRequested.IsZero() {
+			o.fail("parent and child", "%s is canceled, its child %s is not", o.name(b.Run), o.name(id))
+		}
+	}
 }
 
 // told: what is acknowledged is in the history.
@@ -285,6 +300,7 @@ func (o *oracle) deleted(id history.RunID) {
 		o.fail("retention", "%s is deleted: it is %s, closed at %s, its retention is %s", r.name, r.run.Status, r.run.ClosedAt, r.run.Retention)
 	}
 	r.gone = true
+	o.w.trace.seen["deleted"]++
 }
 
 // entered is told that a step begins. Its function runs on the loop's goroutine.
@@ -304,6 +320,9 @@ func (o *oracle) entered(ctx context.Context, atMostOnce bool) {
 	n := o.effects[info.IdempotencyKey][info.Attempt]
 	o.w.note("effect of %s, attempt %d, entered %d times", whose, info.Attempt, n)
 	r.entered[pos] = true
+	if n > 1 {
+		o.w.trace.seen["step entered again"]++
+	}
 	l, held := o.leases[info.Run]
 	newest := held && l.token == info.Token
 	switch {
@@ -405,6 +424,10 @@ func (o *oracle) lookAtInbox(id history.RunID, r *record) {
 		if i.AcceptedAt < r.itemAt || i.AcceptedAt > o.w.storeNow() {
 			o.fail("order of acceptance", "item %d of %s is accepted at %s, the one before at %s", i.Seq, r.name, i.AcceptedAt, r.itemAt)
 		}
+		if i.Kind == history.InboxCancel && r.canceled {
+			o.fail("operator", "%s takes a second cancel request", r.name)
+		}
+		r.canceled = r.canceled || i.Kind == history.InboxCancel
 		r.items[i.Seq], r.itemAt = i, i.AcceptedAt
 	}
 }
@@ -416,6 +439,7 @@ func (o *oracle) happened(r *record, e *history.Event) {
 		o.fail("clock", "event %d of %s is of %s, it is %s", e.Seq, r.name, e.At, now)
 	}
 	opened, isOpen := r.open[e.Position]
+	o.w.trace.seen["event: "+e.Kind.String()]++
 	if e.Inbox != 0 {
 		o.consumes(r, e)
 	}

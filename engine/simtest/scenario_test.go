@@ -146,6 +146,7 @@ func simulate(sc *scenario, keepTrace bool) ([]string, *trace) {
 func (w *world) happen(f fault) {
 	k := w.workers[f.Worker]
 	w.note("fault: %s", f)
+	w.trace.seen["fault: "+f.Kind]++
 	switch f.Kind {
 	case "crash":
 		k.crash()

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/perdure/perdure/history"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -40,26 +42,61 @@ func TestSimulation(t *testing.T) {
 		}
 		return
 	}
-	seeds := number(t, "PERDURE_SIM_SEEDS", 10_000)
-	if testing.Short() {
-		seeds /= 20
-	}
+	seeds := number(t, "PERDURE_SIM_SEEDS", defaultSeeds)
 	var next atomic.Int64
 	var failed atomic.Pointer[scenario]
 	var all sync.WaitGroup
+	var mu sync.Mutex // guards seen
+	seen := map[string]int{}
 	for range runtime.GOMAXPROCS(0) {
 		all.Go(func() {
 			for n := next.Add(1); n <= int64(seeds) && failed.Load() == nil; n = next.Add(1) {
 				sc := newScenario(uint64(n))
-				if violations, _ := simulate(sc, false); len(violations) > 0 {
+				violations, tr := simulate(sc, false)
+				if len(violations) > 0 {
 					failed.CompareAndSwap(nil, sc)
 				}
+				mu.Lock()
+				for what, n := range tr.seen {
+					seen[what] += n
+				}
+				mu.Unlock()
 			}
 		})
 	}
 	all.Wait()
 	if sc := failed.Load(); sc != nil {
 		report(t, sc)
+	} else if seeds >= 1000 {
+		reached(t, seen)
+	}
+	t.Logf("%d seeds: %v", seeds, seen)
+}
+
+// reached fails where some kind of event, fault, refusal or check never came about: what is not reached proves nothing.
+func reached(t *testing.T, seen map[string]int) {
+	t.Helper()
+	want := []string{"deleted", "step entered again", "result compared"}
+	for _, f := range slices.Concat(messageFaults, machineFaults) {
+		want = append(want, "fault: "+f)
+	}
+	for _, e := range refusals {
+		want = append(want, "refused: "+e.Error())
+	}
+	for kind := history.Kind(1); kind < 128; kind++ {
+		switch kind {
+		case history.ValueRecorded, history.StepProgressed, history.StatusReported, history.Replied, history.CompensationRegistered:
+			// no program has them
+		default:
+			if kind.Known() {
+				want = append(want, "event: "+kind.String())
+			}
+		}
+	}
+	for _, what := range want {
+		if seen[what] == 0 {
+			t.Errorf("%s: in no seed", what)
+		}
 	}
 }
 

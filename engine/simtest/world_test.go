@@ -44,7 +44,7 @@ var begin = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func newWorld(sc *scenario, keepTrace bool) *world {
 	w := &world{sc: sc, rng: rand.New(rand.NewPCG(sc.Seed, 2)), disk: memstore.NewDisk(), faults: map[int]fault{}}
-	w.trace.keep = keepTrace
+	w.trace.keep, w.trace.seen = keepTrace, map[string]int{}
 	w.oracle = newOracle(w)
 	w.code = newProgram(w.oracle.entered)
 	w.kernel = kernel.Options{
@@ -159,6 +159,7 @@ func call[T any](w *world, from caller, op string, request func(engine.Store) (T
 		}
 		v, err := request(w.store)
 		w.note("#%d %s: %s", n, op, outcome(err))
+		w.refused(err)
 		w.oracle.look()
 		then(v, err)
 	}
@@ -169,6 +170,7 @@ func call[T any](w *world, from caller, op string, request func(engine.Store) (T
 	there, back := w.latency(), w.latency()
 	if f.Kind != "" {
 		w.note("#%d %s will be: %s", n, op, f.Kind)
+		w.trace.seen["fault: "+f.Kind]++
 	}
 	switch f.Kind {
 	case "before":
@@ -200,4 +202,18 @@ func outcome(err error) string {
 		return "ok"
 	}
 	return err.Error()
+}
+
+// refused counts the errors that the store answers with.
+func (w *world) refused(err error) {
+	for _, class := range refusals {
+		if errors.Is(err, class) {
+			w.trace.seen["refused: "+class.Error()]++
+		}
+	}
+}
+
+// refusals are the errors that a simulated store must have answered with at some time.
+var refusals = []error{
+	history.ErrFenced, history.ErrSequence, history.ErrInboxMoved, history.ErrAnswered, history.ErrConflict, history.ErrExpired, history.ErrTerminal,
 }
