@@ -49,7 +49,7 @@ func TestCommitsOfARun(t *testing.T) {
 		name string
 		fn   func(workflow.Context) error
 		// commits bounds the commits of the engine, the start among them; transactions those of the file, with the ones
-		// that the store makes by itself: to wake a run whose timer fell due.
+		// that the store makes by itself, of which there are none: a run whose timer falls due is woken in memory.
 		commits, transactions int64
 	}{
 		{"no step", func(workflow.Context) error { return nil }, 2, 2},
@@ -60,7 +60,17 @@ func TestCommitsOfARun(t *testing.T) {
 				return err
 			}
 			return workflow.Sleep(ctx, time.Hour)
-		}, 3, 4},
+		}, 3, 3},
+		{"a step, a timer and a step", func(ctx workflow.Context) error {
+			if err := steps(ctx, 1); err != nil {
+				return err
+			}
+			if err := workflow.Sleep(ctx, time.Hour); err != nil {
+				return err
+			}
+			_, err := workflow.Step(ctx, "after", quick)
+			return err
+		}, 4, 4},
 		{"values and a status", func(ctx workflow.Context) error {
 			workflow.SetStatus(ctx, "working")
 			workflow.Now(ctx)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,9 @@ import (
 // the op. It may run more than once, so it must set its results anew each time.
 type op struct {
 	stage func(st *stage) error
+	// early, where it is set, is called once, before the transaction, when what is in memory agrees with the file. done says
+	// that there is nothing left to stage.
+	early func() (done bool, err error)
 	err   error
 	done  chan struct{} // closed when err and the results are final
 }
@@ -35,13 +39,17 @@ type committer struct {
 
 // submit gives the op to the committer and waits for its outcome. Where ctx ends first the outcome is unknown.
 func (s *Store) submit(ctx context.Context, name string, fn func(st *stage) error) error {
+	return s.submitOp(ctx, name, &op{stage: fn})
+}
+
+func (s *Store) submitOp(ctx context.Context, name string, o *op) error {
 	if err := s.usable(ctx); err != nil {
 		return s.wrap(name, err)
 	}
 	if s.ro {
 		return s.wrap(name, history.ErrReadOnly)
 	}
-	o := &op{stage: fn, done: make(chan struct{})}
+	o.done = make(chan struct{})
 	if !s.work.add(o) {
 		return s.wrap(name, history.ErrClosed)
 	}
@@ -100,7 +108,7 @@ func (s *Store) commitLoop() {
 
 // commit runs a group of ops in one transaction and tells everybody.
 func (s *Store) commit(group []*op) {
-	pending := group
+	pending := s.early(group)
 	for len(pending) > 0 {
 		if f := s.failure.Load(); f != nil {
 			for _, o := range pending {
@@ -129,6 +137,22 @@ func (s *Store) commit(group []*op) {
 	for _, o := range pending {
 		close(o.done)
 	}
+}
+
+// early lets the ops do what they can in memory, and returns those that have something to write.
+func (s *Store) early(group []*op) []*op {
+	return slices.DeleteFunc(group, func(o *op) bool {
+		if o.early == nil || s.failure.Load() != nil {
+			return false
+		}
+		done, err := o.early()
+		if !done && err == nil {
+			return false
+		}
+		o.err = err
+		close(o.done)
+		return true
+	})
 }
 
 // attempt stages the ops in order and commits. bad is the index of an op that broke while its changes were

@@ -57,6 +57,21 @@ func (r *rows) stand(k, _ []byte) {
 	copy(r.at[:], k[len(r.prefix):])
 }
 
+// idList is the descent through ids, of which the highest is the first.
+type idList struct{ ids []history.RunID }
+
+func (l *idList) atMost(id history.RunID) (found history.RunID, ok bool) {
+	for len(l.ids) > 0 && l.ids[0].Compare(id) > 0 {
+		l.ids = l.ids[1:]
+	}
+	if len(l.ids) == 0 {
+		return found, false
+	}
+	return l.ids[0], true
+}
+
+func (l *idList) cost() int { return 1 }
+
 // anyOf is the descent through all ids of its parts.
 type anyOf []descent
 
@@ -104,12 +119,16 @@ func (a *allOf) next(id history.RunID, bound int) (found history.RunID, ok, end 
 }
 
 // candidates returns the descent through the runs that a filter may match. What has no index is left to matches.
-func (v *view) candidates(f *engine.Filter) *allOf {
+// woken are runs that the index of statuses has as waiting and that count as ready, the highest id first.
+func (v *view) candidates(f *engine.Filter, woken []history.RunID) *allOf {
 	a := &allOf{}
 	if classes := classesOf(f); len(classes) < len(allClasses()) {
 		var u anyOf
 		for _, class := range classes {
 			u = append(u, v.rows(bStatus, []byte{class}))
+		}
+		if len(woken) > 0 {
+			u = append(u, &idList{ids: woken})
 		}
 		a.parts = append(a.parts, u)
 	}

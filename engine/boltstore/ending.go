@@ -82,17 +82,18 @@ func (st *stage) freeze(w *workRun, fence bool) (*lease, bool) {
 		return nil, false
 	}
 	s.closing[w.id] = true
-	if w.wasReadyAt != 0 {
-		s.leaveLine(w.spec, w.wasReadyAt)
+	s.leave(w.spec, w.wasReadyAt)
+	before, stood := w.state, w.wasReadyAt
+	if at, woken := s.woken[w.id]; woken {
+		stood = at
 	}
 	s.mu.Unlock()
-	before := w.state
 	st.mine = append(st.mine, mark{
 		done: func() { delete(s.closing, w.id) },
 		undo: func() {
 			delete(s.closing, w.id)
-			if w.wasReadyAt != 0 && s.leases[w.id] == nil && s.claimable(&before) {
-				s.enterLine(w.spec, w.wasReadyAt)
+			if stood != 0 && s.leases[w.id] == nil && s.claimable(&before) {
+				s.enter(w.spec, stood)
 			}
 		},
 	})

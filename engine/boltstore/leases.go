@@ -66,6 +66,8 @@ func (s *Store) Claim(ctx context.Context, req engine.ClaimRequest) ([]history.C
 type takenRun struct {
 	*lease
 	known *history.Claim
+	// woken says that on disk it waits: see woken.go.
+	woken bool
 }
 
 // readClaims reads what the holders must know, of all runs of which it was not at hand in one transaction.
@@ -86,7 +88,7 @@ func (s *Store) readClaims(ctx context.Context, taken []takenRun) (claims []hist
 	err = s.read(ctx, func(v *view) error {
 		for _, i := range unknown {
 			l := taken[i].lease
-			if claims[i], err = v.claim(l.run, l.token, now); err != nil {
+			if claims[i], err = v.claim(l.run, l.token, now, taken[i].woken); err != nil {
 				broken = append(broken, fmt.Errorf("run %s: %w", l.run, err))
 			}
 		}
@@ -147,7 +149,8 @@ func (s *Store) take(ctx context.Context, req *engine.ClaimRequest) (taken []tak
 			l.key, l.keyName = s.keyShare(ln.place.tenant, name), shareKey(ln.place.tenant, name)
 		}
 		s.hold(l)
-		taken = append(taken, takenRun{l, s.knownClaim(l)})
+		_, woken := s.woken[l.run]
+		taken = append(taken, takenRun{lease: l, known: s.knownClaim(l, woken), woken: woken})
 	}
 	return taken, nil
 }
@@ -155,9 +158,9 @@ func (s *Store) take(ctx context.Context, req *engine.ClaimRequest) (taken []tak
 // knownClaim returns what the holder of a new lease must know, where the store has it at hand: of a run that has begun
 // lately, and has nothing in its inbox. Caller holds mu, under which what is known changes: so nothing that was accepted before
 // its time is missing.
-func (s *Store) knownClaim(l *lease) *history.Claim {
+func (s *Store) knownClaim(l *lease, woken bool) *history.Claim {
 	r := s.recent.live(l.run)
-	if r == nil || r.state.InboxHead > 0 || !r.state.Status.InLine() {
+	if r == nil || r.state.InboxHead > 0 || !r.state.Status.InLine() && !(woken && r.state.Status == history.StatusWaiting) {
 		return nil
 	}
 	fresh := r.state.Seq == r.state.GenerationSeq
@@ -173,9 +176,9 @@ func (s *Store) knownClaim(l *lease) *history.Claim {
 }
 
 // claim reads what the holder of a new lease must know. The zero claim stands for a run that is not to be executed.
-func (v *view) claim(id history.RunID, token history.Token, now history.Time) (history.Claim, error) {
+func (v *view) claim(id history.RunID, token history.Token, now history.Time, woken bool) (history.Claim, error) {
 	run, err := v.run(id)
-	if err != nil || !run.Status.InLine() {
+	if err != nil || !run.Status.InLine() && !(woken && run.Status == history.StatusWaiting) {
 		return history.Claim{}, err
 	}
 	items, err := v.items(bInbox, id, 0)
@@ -239,7 +242,11 @@ func (s *Store) forget(taken []takenRun) {
 	defer s.mu.Unlock()
 	for _, p := range taken {
 		s.letGo(p.lease)
-		s.enterRow(p.row)
+		if _, woken := s.woken[p.run]; woken {
+			s.enterWoken(p.row)
+		} else {
+			s.enterRow(p.row)
+		}
 	}
 }
 

@@ -25,6 +25,8 @@ const lineWindow = 32
 // line is a window on the runs of one line. It is forgotten once it is empty.
 type line struct {
 	window
+	// woken are the rows of runs that are woken in memory, in order: the window has only what is on disk.
+	woken  []string
 	prefix string
 	place  *tenantLines
 	// share counts the leases with the line's concurrency key, of which there may be limit; nil without one.
@@ -77,8 +79,28 @@ func newScheduler() scheduler {
 }
 
 // head is the place in order of the first row that can be claimed.
-func (l *line) head() string        { return l.rows[0][len(l.prefix):] }
+func (l *line) head() string {
+	if l.wokenFirst() {
+		return l.woken[0][len(l.prefix):]
+	}
+	return l.rows[0][len(l.prefix):]
+}
+
 func (p *tenantLines) head() string { return p.lines[0].head() }
+
+// wokenFirst reports whether the first row is that of a run woken in memory.
+func (l *line) wokenFirst() bool {
+	return len(l.rows) == 0 || len(l.woken) > 0 && l.woken[0] < l.rows[0]
+}
+
+// pop takes the first row out.
+func (l *line) pop() (row string) {
+	if !l.wokenFirst() {
+		return l.window.pop()
+	}
+	row, l.woken = l.woken[0], l.woken[1:]
+	return row
+}
 
 // before is the order in which tenants are served.
 func (p *tenantLines) before(q *tenantLines) bool {
@@ -97,7 +119,7 @@ func (s *Store) settle(l *line) {
 	if p.index >= 0 { // out while its head may be none: the heap compares heads
 		heap.Remove(&g.order, p.index)
 	}
-	open := len(l.rows) > 0 && (l.share == nil || l.share.leases < l.limit)
+	open := len(l.rows)+len(l.woken) > 0 && (l.share == nil || l.share.leases < l.limit)
 	switch {
 	case open && l.index < 0:
 		heap.Push(&p.lines, l)
@@ -109,8 +131,10 @@ func (s *Store) settle(l *line) {
 	switch {
 	case len(l.rows) > 0:
 		delete(g.stale, l)
-	case l.complete:
+	case l.complete && len(l.woken) == 0:
 		s.dropLine(l)
+	case l.complete:
+		delete(g.stale, l)
 	default:
 		g.stale[l] = true
 	}

@@ -32,6 +32,9 @@ const (
 // to the next run that all of them have, and looks at each such run. The cursor is the id above which it has seen all.
 func (s *Store) List(ctx context.Context, f engine.Filter) (engine.Page, error) {
 	w := &listing{f: &f, limit: pageLimit(f.Limit)}
+	if slices.Contains(f.Statuses, history.StatusReady) || slices.Contains(f.Statuses, history.StatusRunning) {
+		w.woken = s.wokenRuns() // which wait for the index
+	}
 	if err := w.begin(); err != nil {
 		return engine.Page{}, s.wrap("list", err)
 	}
@@ -52,6 +55,7 @@ type listing struct {
 	// from is the highest id that was not looked at; floor the lowest that the filter allows.
 	from, floor history.RunID
 	work        int
+	woken       []history.RunID
 	// found are the runs of the newest stretch that match but for their leases.
 	found []history.Run
 	page  engine.Page
@@ -87,7 +91,7 @@ func lowestOf(at history.Time) (id history.RunID) {
 
 // stretch goes on with the list, in one read transaction.
 func (w *listing) stretch(v *view) error {
-	began, all := time.Now(), v.candidates(w.f)
+	began, all := time.Now(), v.candidates(w.f, w.woken)
 	w.found = w.found[:0]
 	for n := 1; ; n++ {
 		id, ok, end := all.next(w.from, min(listWork-w.work, leapWork))
@@ -121,7 +125,7 @@ func (w *listing) stretch(v *view) error {
 func (w *listing) take(s *Store) {
 	for i := range w.found {
 		run := &w.found[i]
-		run.Status = run.Status.Seen(s.held(run.ID))
+		run.Status = s.seenAs(run.ID, run.Status)
 		switch {
 		case len(w.f.Statuses) > 0 && !slices.Contains(w.f.Statuses, run.Status):
 		case len(w.page.Runs) == w.limit:

@@ -123,7 +123,7 @@ func open(path string, o Options, told *opening) (*Store, error) {
 	s := &Store{
 		db: db, file: file, path: path, ro: o.ReadOnly, codec: history.NewCodec(),
 		leases: map[history.RunID]*lease{}, closing: map[history.RunID]bool{},
-		delayed: map[history.RunID]delay{}, recent: newRecent(), sched: newScheduler(),
+		delayed: map[history.RunID]delay{}, recent: newRecent(), woken: map[history.RunID]history.Time{}, wokenLimit: maxWoken, sched: newScheduler(),
 	}
 	s.maxSize, s.highWater = o.MaxSize, o.HighWater
 	s.ballast.path, s.ballast.size = ballastPath(path), max(0, o.Ballast)

@@ -37,8 +37,9 @@ func (s *Store) publishRun(w *workRun) engine.Change {
 	c := w.change
 	c.Run, c.Tenant, c.Status = w.id, w.spec.Tenant, w.state.Status
 	s.recent.remember(w)
-	if w.wasReadyAt != 0 {
-		s.leaveLine(w.spec, w.wasReadyAt)
+	s.leave(w.spec, w.wasReadyAt)
+	if w.write || w.gone {
+		delete(s.woken, w.id) // the file knows
 	}
 	if w.readyAt == 0 {
 		delete(s.delayed, w.id)
@@ -50,7 +51,7 @@ func (s *Store) publishRun(w *workRun) engine.Change {
 	}
 	if s.claimable(&w.state) {
 		c.Status = w.state.Status.Seen(false)
-		c.Ready = s.enterLine(w.spec, w.readyAt)
+		c.Ready = s.enter(w.spec, w.readyAt)
 	}
 	return c
 }

@@ -23,7 +23,7 @@ func (s *Store) Run(ctx context.Context, id history.RunID) (history.Run, error) 
 	if err != nil {
 		return history.Run{}, err
 	}
-	run.Status = run.Status.Seen(s.held(id))
+	run.Status = s.seenAs(id, run.Status)
 	return run, nil
 }
 
@@ -64,7 +64,7 @@ func (s *Store) find(ctx context.Context, row func(v *view) []byte) (run history
 	if err != nil {
 		return history.Run{}, err
 	}
-	run.Status = run.Status.Seen(s.held(id))
+	run.Status = s.seenAs(id, run.Status)
 	return run, nil
 }
 

@@ -111,9 +111,10 @@ func copiedSpec(s *history.Spec) history.Spec {
 	return c
 }
 
-// recall returns what is known of a run that is not over.
-func (s *Store) recall(id history.RunID) *recentRun {
+// recall returns what is known of a run that is not over (nil: nothing), and since when it is woken in memory (zero: it is
+// not).
+func (s *Store) recall(id history.RunID) (known *recentRun, wokenAt history.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.recent.live(id)
+	return s.recent.live(id), s.woken[id]
 }

@@ -90,17 +90,30 @@ func (st *stage) load(id history.RunID) (*workRun, error) {
 		return nil, fmt.Errorf("run %s: %w: %w", id, history.ErrNotFound, history.ErrExpired)
 	} else if known != nil {
 		w = *known
-	} else if r := st.store.recall(id); r != nil {
-		w = workRun{id: id, spec: r.spec, state: r.state, was: r.state.Status, readyAt: r.readyAt, wasReadyAt: r.readyAt}
-	} else {
-		state, readyAt, err := st.view.state(id)
-		if err != nil {
-			return nil, fmt.Errorf("run %s: %w", id, err)
-		}
-		w = workRun{id: id, spec: st.store.heldSpec(id), state: state, was: state.Status, readyAt: readyAt, wasReadyAt: readyAt}
+	} else if err := st.loadStored(&w, id); err != nil {
+		return nil, fmt.Errorf("run %s: %w", id, err)
 	}
 	st.touched = append(st.touched, &w)
 	return &w, nil
+}
+
+// loadStored loads a run that the group has not changed yet. One that was woken in memory is ready, as though its row were on
+// disk: it gets there with whatever is written of the run.
+func (st *stage) loadStored(w *workRun, id history.RunID) (err error) {
+	w.id = id
+	known, wokenAt := st.store.recall(id)
+	if known != nil {
+		w.spec, w.state, w.readyAt = known.spec, known.state, known.readyAt
+	} else if w.state, w.readyAt, err = st.view.state(id); err != nil {
+		return err
+	} else {
+		w.spec = st.store.heldSpec(id)
+	}
+	w.was, w.wasReadyAt = w.state.Status, w.readyAt
+	if wokenAt != 0 && w.state.Wake() {
+		w.readyAt = wokenAt
+	}
+	return nil
 }
 
 // specOf returns the run's immutable half.

@@ -49,9 +49,12 @@ type Store struct {
 	// delayed holds ready runs that were released with a time before which nobody may claim them.
 	delayed map[history.RunID]delay
 	recent  recent
-	sched   scheduler
-	timers  window
-	cleanup cleanupLease
+	// woken holds the runs that are ready in memory and wait on disk, with the time of the timer that woke them: see woken.go.
+	woken      map[history.RunID]history.Time
+	wokenLimit int
+	sched      scheduler
+	timers     window
+	cleanup    cleanupLease
 	// broken are the errors of runs that were taken and could not be read, until a claim has returned them.
 	broken []error
 	// stamp is the time of the transaction that is being written; zero between transactions.

@@ -9,13 +9,13 @@ import (
 	"github.com/perdure/perdure/history"
 )
 
-// wakeLimit bounds one transaction of WakeDue.
+// wakeLimit bounds what WakeDue does between two looks at the clock.
 const wakeLimit = 1000
 
 // WakeDue implements engine.Store. It also ends the delays of released runs, which it counts, and whose times are in next.
 //
-// A timer's row stays on disk until the run's holder clears it: in this epoch it has left the window and does not fire
-// again, in a later one it fires again, which does no harm.
+// It writes nothing, but where more runs are awake than maxWoken. A timer's row stays on disk until the run's holder clears
+// it: in this epoch it has left the window and does not fire again, in a later one it fires again, which does no harm.
 func (s *Store) WakeDue(ctx context.Context, limit int) (woken int, next history.Time, err error) {
 	if err := s.usable(ctx); err != nil {
 		return 0, 0, s.wrap("wake", err)
@@ -28,15 +28,22 @@ func (s *Store) WakeDue(ctx context.Context, limit int) (woken int, next history
 		if err != nil || next.IsZero() || next > s.clock.now() || woken >= limit {
 			return woken, next, err
 		}
-		n := 0
-		err = s.submit(ctx, "wake", func(st *stage) error {
-			n = 0
-			return st.wake(min(limit-woken, wakeLimit), &n)
+		room := min(limit-woken, wakeLimit)
+		n, onDisk := 0, 0
+		err = s.submitOp(ctx, "wake", &op{
+			early: func() (done bool, err error) {
+				n, done, err = s.wakeInMemory(room)
+				return done || n >= room, err
+			},
+			stage: func(st *stage) error {
+				onDisk = 0
+				return st.wake(room-n, &onDisk)
+			},
 		})
+		woken += n + onDisk
 		if err != nil {
 			return woken, 0, err
 		}
-		woken += n
 	}
 }
 

@@ -43,6 +43,7 @@ func Run(t *testing.T, factory Factory) {
 		{"inbox", inboxScenarios()},
 		{"questions", questionScenarios()},
 		{"timers", timerScenarios()},
+		{"woken", wokenScenarios()},
 		{"ending", endingScenarios()},
 		{"pausing", pausingScenarios()},
 		{"lineage", lineageScenarios()},
