@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
@@ -56,6 +58,8 @@ func (s *Store) submitOp(ctx context.Context, name string, o *op) error {
 	select {
 	case <-o.done:
 		return s.wrap(name, o.err)
+	case <-s.dead:
+		return s.wrap(name, *s.failure.Load())
 	case <-ctx.Done():
 		return s.wrap(name, fmt.Errorf("the write may or may not happen: %w", context.Cause(ctx)))
 	}
@@ -75,8 +79,8 @@ func (c *committer) add(o *op) bool {
 	return true
 }
 
-// stop lets the committer finish what it has and waits for it. It returns false where it was stopped before.
-func (c *committer) stop() bool {
+// stop lets the committer finish what it has and waits for it, unless it is dead. It returns false where it was stopped before.
+func (c *committer) stop(dead <-chan struct{}) bool {
 	c.mu.Lock()
 	first := !c.stopped.Swap(true)
 	if first && c.wake != nil {
@@ -84,7 +88,10 @@ func (c *committer) stop() bool {
 	}
 	c.mu.Unlock()
 	if first && c.done != nil {
-		<-c.done
+		select {
+		case <-c.done:
+		case <-dead:
+		}
 	}
 	return first
 }
@@ -192,6 +199,8 @@ func (s *Store) attempt(group []*op) (t *txn, bad int, err error) {
 		if e := guard(tx.Rollback); e != nil {
 			err, bad = s.poison(e), -1
 		}
+	} else if p := (*panicError)(nil); errors.As(err, &p) { // it panicked as it began, with its locks held
+		err = s.poison(err)
 	}
 	if err == nil {
 		return t, -1, nil
@@ -235,14 +244,25 @@ func (s *Store) judge(tx *bolt.Tx, id int, err error, committing bool) error {
 
 // poison fails the store and remembers that bbolt cannot be closed.
 func (s *Store) poison(err error) error {
-	s.stuck.Store(true)
-	return s.fail(err)
+	err = s.fail(err)
+	if !s.stuck.Swap(true) {
+		close(s.dead)
+	}
+	return err
 }
 
-// full reports whether a commit failed for lack of room.
+// full reports whether a commit failed for lack of room, before anything was synced. A sync that says so is like any other
+// that fails: the kernel may have forgotten what it could not write.
 func full(err error) bool {
 	if errors.Is(err, berrors.ErrMaxSizeReached) {
 		return true
+	}
+	var p *fs.PathError
+	if errors.As(err, &p) && p.Op == "sync" {
+		return false
+	}
+	if _, bare := err.(syscall.Errno); bare { // bbolt's fdatasync: it wraps nothing
+		return false
 	}
 	for _, errno := range fullErrnos() {
 		// bbolt formats the error of growing the file without wrapping it.
@@ -257,12 +277,13 @@ func full(err error) bool {
 // written. Where it cannot be read, every transaction counts as visible.
 func (s *Store) newest() int {
 	id := math.MaxInt
-	err := guard(func() error {
-		return s.db.View(func(tx *bolt.Tx) error {
-			id = tx.ID()
-			return nil
-		})
+	locked, err := viewing(s.db, func(tx *bolt.Tx) error {
+		id = tx.ID()
+		return nil
 	})
+	if locked {
+		_ = s.poison(err) // the caller fails it too
+	}
 	if err != nil {
 		return math.MaxInt
 	}

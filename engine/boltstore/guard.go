@@ -1,8 +1,11 @@
 package boltstore
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
+
+	bolt "go.etcd.io/bbolt"
 
 	"github.com/perdure/perdure/history"
 )
@@ -14,7 +17,12 @@ type panicError struct {
 	stack []byte
 }
 
-func (e *panicError) Error() string { return fmt.Sprintf("bbolt panicked: %v", e.value) }
+func (e *panicError) Error() string {
+	if fault, ok := e.value.(interface{ Addr() uintptr }); ok {
+		return fmt.Sprintf("a page of the file could not be read: the disk failed, or the file was cut (memory fault at %#x)", fault.Addr())
+	}
+	return fmt.Sprintf("bbolt panicked: %v", e.value)
+}
 
 // Unwrap matches history.ErrCorrupt.
 func (e *panicError) Unwrap() error { return history.ErrCorrupt }
@@ -28,4 +36,18 @@ func guard(fn func() error) (err error) {
 		}
 	}()
 	return fn()
+}
+
+// viewing runs fn in a read transaction. locked says that bbolt panicked before fn, where it holds its locks: db can neither
+// be used nor closed any more, because that would wait for them for ever.
+func viewing(db *bolt.DB, fn func(tx *bolt.Tx) error) (locked bool, err error) {
+	began := false
+	err = guard(func() error {
+		return db.View(func(tx *bolt.Tx) error {
+			began = true
+			return fn(tx)
+		})
+	})
+	var p *panicError
+	return !began && errors.As(err, &p), err
 }

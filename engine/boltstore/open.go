@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"runtime"
+	"syscall"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -121,7 +123,7 @@ func open(path string, o Options, told *opening) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		db: db, file: file, path: path, ro: o.ReadOnly, codec: history.NewCodec(),
+		db: db, file: file, path: path, dead: make(chan struct{}), ro: o.ReadOnly, codec: history.NewCodec(),
 		leases: map[history.RunID]*lease{}, closing: map[history.RunID]bool{},
 		delayed: map[history.RunID]delay{}, recent: newRecent(), woken: map[history.RunID]history.Time{}, wokenLimit: maxWoken, sched: newScheduler(),
 	}
@@ -220,12 +222,29 @@ func openBolt(path string, o Options, readOnly bool) (*bolt.DB, *os.File, error)
 		return nil, nil, errors.Join(fmt.Errorf("the file is damaged: restore a backup: %w", err), letGo(file))
 	case errors.Is(err, berrors.ErrTimeout):
 		return nil, nil, fmt.Errorf("%w%s: stop that one, or use the server that it runs", history.ErrLocked, holderOf(path))
+	case errors.Is(err, syscall.EROFS):
+		return nil, nil, fmt.Errorf("%w: %w: mount the file system for writing; perdure verify and perdure stats read the file as it is", history.ErrReadOnly, err)
+	case errors.Is(err, berrors.ErrInvalid) && unreadable(path) != nil: // bbolt does not say why it could not read
+		return nil, nil, fmt.Errorf("the disk cannot read the file: %w", unreadable(path))
 	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrVersionMismatch):
 		return nil, nil, fmt.Errorf("this is not a store: %w: %w", history.ErrFormat, err)
 	case errors.Is(err, berrors.ErrChecksum):
 		return nil, nil, fmt.Errorf("both meta pages are damaged: restore a backup: %w: %w", history.ErrCorrupt, err)
 	}
 	return nil, nil, err
+}
+
+// unreadable returns why the first bytes of a file cannot be read; nil where they can.
+func unreadable(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.ReadAt(make([]byte, 2*os.Getpagesize()), 0); !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
 }
 
 // sameFile refuses a file that lost its name while its lock was waited for: Compact put another in its place, and what
@@ -251,31 +270,29 @@ func inspect(path string, o Options, told *opening) error {
 	if err != nil {
 		return err
 	}
-	err = guard(func() error {
-		return db.View(func(tx *bolt.Tx) error {
-			info, err := file.Stat()
-			if err != nil {
-				return err
-			}
-			if tx.Size() > info.Size() {
-				return fmt.Errorf("the file has %d bytes and should have %d, it was cut: restore a backup: %w", info.Size(), tx.Size(), history.ErrCorrupt)
-			}
-			told.at("all pages are checked, " + ofSize(tx.Size()))
-			if err := checkPages(file, db.Info().PageSize, uint64(tx.ID()), &told.rows); err != nil {
-				return fmt.Errorf("%w: restore a backup", err)
-			}
-			_, err = readMeta(tx)
+	locked, err := viewing(db, func(tx *bolt.Tx) error {
+		info, err := file.Stat()
+		if err != nil {
 			return err
-		})
+		}
+		if tx.Size() > info.Size() {
+			return fmt.Errorf("the file has %d bytes and should have %d, it was cut: restore a backup: %w", info.Size(), tx.Size(), history.ErrCorrupt)
+		}
+		told.at("all pages are checked, " + ofSize(tx.Size()))
+		if err := checkPages(file, db.Info().PageSize, uint64(tx.ID()), &told.rows); err != nil {
+			return fmt.Errorf("%w: restore a backup", err)
+		}
+		_, err = readMeta(tx)
+		return err
 	})
-	if e := guard(db.Close); err == nil {
-		err = e
-	}
 	var p *panicError
 	if errors.As(err, &p) {
-		return fmt.Errorf("the file is damaged: restore a backup: %w", err)
+		err = fmt.Errorf("the file is damaged: restore a backup: %w", err)
 	}
-	return err
+	if locked {
+		return errors.Join(err, letGo(file))
+	}
+	return errors.Join(err, guard(db.Close))
 }
 
 // create makes a new store under a temporary name and gives it its name only when it is on disk: a crash leaves no half

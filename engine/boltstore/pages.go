@@ -119,7 +119,8 @@ func (p *pages) read(b []byte, id uint64) error {
 	return nil
 }
 
-// tree checks the pages below id, whose keys must lie from low up to, and not at, high; nil is no bound.
+// tree checks the pages below id, whose first key must be low, and whose others lie before high; nil is no bound. bbolt finds
+// a page again in its parent by its first key: with another one there, it would keep the page that it wants to replace.
 func (p *pages) tree(id uint64, low, high []byte) error {
 	b, err := p.load(id)
 	if err != nil {
@@ -196,6 +197,9 @@ func (p *pages) leaf(id uint64, b, low, high []byte) error {
 			return errPages(id, "element %d has flags %#x", i, flags)
 		}
 	}
+	if count == 0 && low != nil {
+		return errPages(id, "is an empty leaf below a branch")
+	}
 	return ordered(id, keys, low, high)
 }
 
@@ -235,11 +239,11 @@ func slice(id uint64, b []byte, at int, ksize, vsize uint32) ([]byte, error) {
 	return b[at:end], nil
 }
 
-// ordered checks that keys grow, from low up to high.
+// ordered checks that keys grow, from low on and up to high.
 func ordered(id uint64, keys [][]byte, low, high []byte) error {
 	for i, key := range keys {
 		switch {
-		case i == 0 && low != nil && bytes.Compare(key, low) < 0,
+		case i == 0 && low != nil && !bytes.Equal(key, low),
 			i > 0 && bytes.Compare(key, keys[i-1]) <= 0,
 			high != nil && bytes.Compare(key, high) >= 0:
 			return errPages(id, "key %d is out of order", i)

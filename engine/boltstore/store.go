@@ -35,8 +35,9 @@ type Store struct {
 
 	// failure is set once, by the first outcome that nobody knows.
 	failure atomic.Pointer[error]
-	// stuck says that bbolt panicked with its locks held: its Close would hang.
+	// stuck says that bbolt panicked with its locks held: its Close would hang, as does who waits for them; dead is closed then.
 	stuck atomic.Bool
+	dead  chan struct{}
 
 	work committer
 
@@ -75,7 +76,7 @@ func (s *Store) Path() string { return s.path }
 // Close waits for the writes under way and releases the file. Calls after it match history.ErrClosed. Closing twice
 // is no error.
 func (s *Store) Close() error {
-	if !s.work.stop() {
+	if !s.work.stop(s.dead) {
 		return nil
 	}
 	s.tell.stop()
@@ -149,11 +150,12 @@ func (s *Store) read(ctx context.Context, fn func(v *view) error) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	err := guard(func() error {
-		return s.db.View(func(tx *bolt.Tx) error {
-			return fn(&view{tx: tx, codec: s.codec})
-		})
+	locked, err := viewing(s.db, func(tx *bolt.Tx) error {
+		return fn(&view{tx: tx, codec: s.codec})
 	})
+	if locked {
+		err = s.poison(err)
+	}
 	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
 		return history.ErrClosed
 	}

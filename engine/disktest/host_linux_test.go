@@ -86,6 +86,30 @@ func (h *host) again() {
 	h.boot()
 }
 
+// set puts other bytes into the store's file, of which nobody has it open.
+func (h *host) set(b []byte) {
+	h.t.Helper()
+	if err := h.disk.Damage(storeName, func([]byte) []byte { return b }); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// stale has the next opener read all pages from the disk.
+func (h *host) stale() {
+	h.t.Helper()
+	if err := h.disk.Damage(storeName, func(b []byte) []byte { return b }); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// dropCaches has the kernel forget the pages of the store, which is open.
+func (h *host) dropCaches() {
+	h.t.Helper()
+	if err := h.disk.Forget(storeName); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
 func (h *host) path(name string) string { return filepath.Join(h.disk.Dir(), name) }
 
 // do has the driver do something. A driver that dies or hangs fails the test.

@@ -129,6 +129,20 @@ func (d *Disk) Damage(name string, change func(b []byte) []byte) error {
 	return nil
 }
 
+// Forget has the kernel forget the pages of a file that it has cached, also while the file is mapped into memory.
+func (d *Disk) Forget(name string) error {
+	d.mu.Lock()
+	f, ok := d.files[name]
+	d.mu.Unlock()
+	if !ok {
+		return &os.PathError{Op: "forget", Path: name, Err: os.ErrNotExist}
+	}
+	if errno := f.NotifyContent(0, 0); errno != 0 {
+		return &os.PathError{Op: "forget", Path: name, Err: errno}
+	}
+	return nil
+}
+
 // hit returns the fault that hits a request, and waits for its delay.
 func (d *Disk) hit(kind Kind, name string, off int64, n int) (Fault, bool) {
 	if name == NotesName {
