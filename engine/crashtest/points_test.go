@@ -3,10 +3,13 @@ package crashtest
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/perdure/perdure/engine/internal/overlay"
@@ -30,44 +33,28 @@ var commitPaths = []string{
 	"place hold", "release hold", "put receipt", "delete", "erase", "purge",
 }
 
-// otherPaths are the writes that are transactions of their own, with the moments that they do not have.
-var otherPaths = map[string][]string{
-	"create":  {"committed", "told"},
-	"open":    {"staged", "committed", "told"},
-	"close":   {"staged", "committed", "told"},
-	"upgrade": {"staged", "committed", "told"},
-	"compact": {"staged", "meta", "written", "synced", "committed", "told"}, // it syncs once, at its end
-}
+// Of what is a transaction of its own, or several, or none, a path has these moments.
+var (
+	ofSession = []string{
+		"open/page", "open/written", "open/synced", "open/meta",
+		"close/page", "close/written", "close/synced", "close/meta", "close/closed",
+	}
+	ofUpkeep = []string{
+		"create/staged", "create/page", "create/written", "create/synced", "create/meta", "create/unnamed", "create/named",
+		"upgrade/page", "upgrade/written", "upgrade/synced", "upgrade/meta", "upgrade/begun", "upgrade/batch",
+		"compact/page", "compact/copied", "compact/checked", "compact/renamed", // it syncs once, when all is copied
+		"backup/half", "restore/copied", "restore/raised", "restore/named",
+	}
+)
 
-// steps are the points between the parts of what is more than one transaction.
-var steps = []string{
-	"create/unnamed", "create/named",
-	"close/closed",
-	"backup/half", "restore/copied", "restore/raised", "restore/named",
-	"compact/copied", "compact/checked", "compact/renamed",
-	"upgrade/begun", "upgrade/batch",
-}
-
-// points returns the points of the matrix: those of the workload, and those of upkeep.
+// points returns the points of the matrix: those that the workload passes, and those of upkeep.
 func points() (work, upkeep []string) {
 	for _, path := range commitPaths {
 		for _, m := range moments {
 			work = append(work, path+"/"+m)
 		}
 	}
-	for _, path := range []string{"create", "open", "close", "upgrade", "compact"} {
-		for _, m := range moments {
-			if slices.Contains(otherPaths[path], m) {
-				continue
-			}
-			if path == "open" || path == "close" {
-				work = append(work, path+"/"+m)
-			} else {
-				upkeep = append(upkeep, path+"/"+m)
-			}
-		}
-	}
-	return append(work, "close/closed"), append(upkeep, slices.DeleteFunc(slices.Clone(steps), func(s string) bool { return s == "close/closed" })...)
+	return append(work, ofSession...), ofUpkeep
 }
 
 const boltstoreDir = "engine/boltstore/"
@@ -156,4 +143,34 @@ func buildChild(t *testing.T) (path string) {
 		t.Fatal(fmt.Errorf("build the child: %w\n%s", err, out))
 	}
 	return path
+}
+
+// TestEveryWriteIsInTheMatrix reads the names of the writes in the store's code.
+func TestEveryWriteIsInTheMatrix(t *testing.T) {
+	root, err := overlay.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(boltstoreDir), "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := regexp.MustCompile(`\.(?:submit|endRun)\(ctx, "([^"]+)"`)
+	found := map[string]bool{}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range name.FindAllSubmatch(b, -1) {
+			found[string(m[1])] = true
+		}
+	}
+	want := slices.Sorted(slices.Values(commitPaths))
+	if got := slices.Sorted(maps.Keys(found)); !slices.Equal(got, want) {
+		t.Errorf("the store's writes are %q, the matrix has %q", got, want)
+	}
 }

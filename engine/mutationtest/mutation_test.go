@@ -141,7 +141,7 @@ func buildSound(t *testing.T, root string, list []mutation) map[string]string {
 // build builds the tests of a package. It must succeed: code that does not compile is no mutation.
 func build(t *testing.T, root, pkg, to string, flags ...string) {
 	t.Helper()
-	args := slices.Concat([]string{"test", "-c", "-vet=off", "-o", to}, flags, []string{"./" + pkg})
+	args := slices.Concat([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", to}, flags, []string{"./" + pkg})
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
