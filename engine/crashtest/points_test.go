@@ -29,7 +29,7 @@ var moments = []string{
 // commitPaths are the writes that go through the committer: the names that they are submitted under.
 var commitPaths = []string{
 	"start", "deliver", "answer", "cancel", "terminate", "pause", "resume", "redeliver", "put definition", "secret",
-	"commit", "renew", "release", "expire leases", "wake",
+	"commit", "renew", "release", "expire leases",
 	"place hold", "release hold", "put receipt", "delete", "erase", "purge",
 }
 
