@@ -55,6 +55,22 @@ type Cleaner interface {
 	Journal(ctx context.Context, from uint64, limit int) ([]history.Entry, error)
 }
 
+// PayloadEraser is what a store has that can erase the payloads of a finished run and keep the rest.
+type PayloadEraser interface {
+	// ErasePayloads removes the payloads of a run's events and dead letters, up to EraseLimit of them in one commit, which
+	// also has an entry in the journal. The hashes stay, so the history still verifies. A call that finds nothing to erase
+	// writes nothing. A run that is not over, and a call without by or reason, match ErrInvalid; a run under a legal hold
+	// ErrHeld, one that is not there ErrNotFound.
+	ErasePayloads(ctx context.Context, id history.RunID, by, reason string) (Erasure, error)
+}
+
+// Erasure is what ErasePayloads did.
+type Erasure struct {
+	// Erased counts payloads. More says that there are more: call again.
+	Erased int
+	More   bool
+}
+
 // EraseLimit bounds the rows (events and what is indexed beside them) that one commit of a clean-up deletes.
 const EraseLimit = 1000
 

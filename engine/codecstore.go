@@ -215,3 +215,12 @@ func (s *codecStore) Interrupts(ctx context.Context, id history.RunID) ([]histor
 	}
 	return open, err
 }
+
+// ErasePayloads implements PayloadEraser where the other store does: stored bytes are erased without being decoded.
+func (s *codecStore) ErasePayloads(ctx context.Context, id history.RunID, by, reason string) (Erasure, error) {
+	eraser, ok := s.Store.(PayloadEraser)
+	if !ok {
+		return Erasure{}, fmt.Errorf("erase payloads: the store cannot: %w", errors.ErrUnsupported)
+	}
+	return eraser.ErasePayloads(ctx, id, by, reason)
+}

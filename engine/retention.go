@@ -60,6 +60,29 @@ func (e *Engine) Holds(ctx context.Context, all bool) ([]history.Hold, error) {
 	return e.store.Holds(ctx, all)
 }
 
+// ErasePayloads removes the inputs, results, signals, questions and answers of a run that is over, and keeps its events with
+// their hashes: the history verifies as before. It is written to the journal, and cannot be undone. The run cannot be retried
+// or forked from then on, and its result cannot be read: both match history.ErrErased. Texts of failures and statuses are part
+// of what the digests cover and stay, as do copies: a child's result in its parent's history, a run that was forked before,
+// exports and backups.
+//
+// It returns how many it erased, 0 where there is nothing left. The error matches history.ErrInvalid for a run that is not over
+// or a call without by and reason, ErrHeld for one under a legal hold, ErrNotFound, or errors.ErrUnsupported where the store
+// cannot do it.
+func (e *Engine) ErasePayloads(ctx context.Context, id history.RunID, by, reason string) (erased int, err error) {
+	eraser, ok := e.store.(PayloadEraser)
+	if !ok {
+		return 0, fmt.Errorf("erase payloads: the store cannot: %w", errors.ErrUnsupported)
+	}
+	for {
+		x, err := eraser.ErasePayloads(ctx, id, by, reason)
+		erased += x.Erased
+		if err != nil || !x.More {
+			return erased, err
+		}
+	}
+}
+
 // Receipt returns the export receipt of a run; the error matches history.ErrNotFound where there is none.
 func (e *Engine) Receipt(ctx context.Context, id history.RunID) (history.Receipt, error) {
 	return e.store.Receipt(ctx, id)

@@ -111,6 +111,25 @@ func (c *Codec) DecodeEvent(rec []byte) (Event, Digest, error) {
 	return e, p.digest, nil
 }
 
+// HasPayload reports whether the record of an event has a payload in it. It does not look at the header: where there is none,
+// the event may have none, or it is erased or kept apart.
+func HasPayload(rec []byte) bool {
+	p, err := splitEvent(rec)
+	return err == nil && len(p.payload) > 0
+}
+
+// EraseEvent returns the record of an event without its payload. It still verifies: the header has the payload's hash.
+func (c *Codec) EraseEvent(rec []byte) ([]byte, error) {
+	if _, _, err := c.DecodeEvent(rec); err != nil {
+		return nil, err
+	}
+	p, err := splitEvent(rec)
+	if err != nil {
+		return nil, err
+	}
+	return append([]byte(nil), rec[:len(rec)-len(p.payload)]...), nil
+}
+
 // eventParts are the pieces of an event record; header and payload are slices of it.
 type eventParts struct {
 	header, payload []byte

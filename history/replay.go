@@ -20,7 +20,9 @@ type Replay struct {
 	// canceled and deadline say that the run took note of a cancel request, or of its deadline.
 	canceled, deadline bool
 	token              Token
-	found              []Finding
+	// erased counts the events whose payload was erased.
+	erased int
+	found  []Finding
 }
 
 // Finding is something in a run that must not be. The rules have stable names.
@@ -65,6 +67,9 @@ func NewReplay(c *Codec) *Replay {
 	}
 }
 
+// Erased returns how many of the events had their payload erased.
+func (r *Replay) Erased() int { return r.erased }
+
 // Seq returns the sequence of the newest event.
 func (r *Replay) Seq() uint64 { return r.chain.Seq }
 
@@ -89,6 +94,9 @@ func (r *Replay) Add(rec []byte) error {
 			r.find(RuleInbox, "item %d was consumed by event %d and by event %d", e.Inbox, by, e.Seq)
 		}
 		r.consumed[e.Inbox] = e.Seq
+	}
+	if e.PayloadErased {
+		r.erased++
 	}
 	switch e.Kind {
 	case CancelRequested:

@@ -131,7 +131,7 @@ func (r *Receipt) Covers(head Digest) bool { return !head.IsZero() && r.Head == 
 type Entry struct {
 	Seq uint64 `cbor:"1,keyasint" json:"seq"`
 	At  Time   `cbor:"2,keyasint" json:"at"`
-	// Verb is "place hold", "release hold" or "purge tombstones".
+	// Verb is "place hold", "release hold", "purge tombstones" or EntryErase.
 	Verb   string `cbor:"3,keyasint" json:"verb"`
 	By     string `cbor:"4,keyasint" json:"by"`
 	Reason string `cbor:"5,keyasint,omitempty" json:"reason,omitempty"`
@@ -141,6 +141,9 @@ type Entry struct {
 	To      RunID  `cbor:"8,keyasint,omitzero" json:"to,omitzero"`
 	Count   int    `cbor:"9,keyasint,omitempty" json:"count,omitempty"`
 }
+
+// EntryErase is the verb of an entry that says that Count payloads of the run Subject were erased.
+const EntryErase = "erase payloads"
 
 // The bounds on the memory for signal ids: an id is remembered for at least IdentityAge and among at least the last
 // IdentityCount of its run, whichever is more.

@@ -169,7 +169,7 @@ func (st *stage) entomb(w *workRun, run *history.Run) error {
 
 // erased are the buckets with rows of a run that leave after its deletion, in order.
 func erased() []bucketID {
-	return []bucketID{bInterrupts, bInbox, bAnswered, bDead, bIdentities, bIdentityLog, bEvents}
+	return []bucketID{bInterrupts, bInbox, bAnswered, bDead, bIdentities, bIdentityLog, bValues, bEvents}
 }
 
 // erase stages the deletion of rows that a deleted run has left, as many as the budget allows, and reports whether that

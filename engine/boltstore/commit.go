@@ -168,7 +168,7 @@ func (st *stage) putEvents(b *encodedBatch, w *workRun) error {
 		if err := w.state.Apply(&e.event, e.head, len(e.rec)); err != nil {
 			return err
 		}
-		st.put(bEvents, runSeqKey(b.Run, e.event.Seq), e.rec)
+		st.putEvent(b.Run, &e.event, e.rec)
 	}
 	return nil
 }

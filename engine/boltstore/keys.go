@@ -43,6 +43,7 @@ import (
 //
 // Since format 3:
 //
+//	values        run16 | kind1 | seq8                 a payload that is kept apart, or empty for an erased one: see values.go
 //	listed        see listed.go                        empty: a run, by tenant and workflow, by principal, by tag
 type bucketID uint8
 
@@ -75,6 +76,7 @@ const (
 	bJournal
 	bIdentityLog
 	bListed
+	bValues
 	nBuckets
 )
 
@@ -82,7 +84,7 @@ func (b bucketID) String() string {
 	return [nBuckets]string{
 		"meta", "events", "specs", "states", "keys", "tasks", "ready", "status", "timers", "runtimers", "inbox",
 		"dead", "identities", "interrupts", "answered", "definitions", "digests", "secrets",
-		"expiring", "closed", "tombstones", "deleted", "erasing", "holds", "receipts", "journal", "identitylog", "listed",
+		"expiring", "closed", "tombstones", "deleted", "erasing", "holds", "receipts", "journal", "identitylog", "listed", "values",
 	}[b]
 }
 

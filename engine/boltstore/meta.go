@@ -12,7 +12,7 @@ import (
 //
 //	1  the first
 //	2  retention: the buckets from bExpiring on; tenants and concurrency keys in the keys of ready (see upgrade.go)
-//	3  the index of runs for List: bListed
+//	3  the index of runs for List: bListed; bValues, which is made at open where it is missing
 const fileFormat = 3
 
 // bucketsOf returns how many buckets a file of a format has: formats only add.
@@ -23,7 +23,7 @@ func bucketsOf(format uint64) bucketID {
 	case 2:
 		return bListed
 	}
-	return nBuckets
+	return bValues
 }
 
 // The keys of the meta bucket. Each value has 8 bytes. The bucket stays small, so that bbolt keeps it in the page that

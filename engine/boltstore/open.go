@@ -153,6 +153,9 @@ func (s *Store) begin(o Options, told *opening) error {
 		if err := read(tx); err != nil {
 			return err
 		}
+		if _, err := tx.CreateBucketIfNotExists([]byte(bValues.String())); err != nil {
+			return err
+		}
 		m.epoch = max(m.epoch+1, uint64(o.Clock().UnixMilli()))
 		m.closed = 0 // from here on, an end without Close is a crash
 		return m.write(tx)

@@ -48,6 +48,6 @@ func (st *stage) append(w *workRun, e *history.Event) error {
 	if !w.state.Status.InLine() {
 		w.readyAt = 0
 	}
-	st.put(bEvents, runSeqKey(w.id, e.Seq), rec)
+	st.putEvent(w.id, e, rec)
 	return nil
 }

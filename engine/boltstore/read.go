@@ -118,6 +118,9 @@ func (v *view) decodeEvent(id history.RunID, key, rec []byte) (history.Event, er
 	if !bytes.Equal(key, runSeqKey(id, e.Seq)) {
 		return history.Event{}, &history.CorruptError{What: "event", Run: id, Seq: e.Seq, Reason: fmt.Sprintf("is stored under key %x", key)}
 	}
+	if e.PayloadErased {
+		return v.withValue(id, e, rec)
+	}
 	return e, nil
 }
 

@@ -51,6 +51,9 @@ func (st *stage) redeliver(from history.RunID, seq uint64, to history.RunID, by 
 	case target.state.Status.Terminal():
 		return 0, history.ErrTerminal
 	}
+	if err := item.Readable(); err != nil {
+		return 0, err
+	}
 	again, err := st.store.encodeItem(item.Again(from, by))
 	if err != nil {
 		return 0, err

@@ -155,7 +155,7 @@ func (st *stage) begin(w *workRun, e *encodedStart) error {
 		if err := w.state.Apply(&ev.event, ev.head, len(ev.rec)); err != nil {
 			return err
 		}
-		st.put(bEvents, runSeqKey(w.id, ev.event.Seq), ev.rec)
+		st.putEvent(w.id, &ev.event, ev.rec)
 	}
 	w.begun = e.begun
 	return st.adopt(w, e)

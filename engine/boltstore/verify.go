@@ -99,9 +99,14 @@ func (v *view) verifyRun(id history.RunID, replay *history.Replay, found *findin
 			found.add(id, history.RuleChain, "after event %d comes key %x", replay.Seq(), k)
 			return true
 		}
-		if err := replay.Add(rec); err != nil {
+		whole, erased := v.whole(id, replay.Seq()+1, rec)
+		before := replay.Erased()
+		if err := replay.Add(whole); err != nil {
 			found.add(id, history.RuleChain, "%v", err)
 			return true
+		}
+		if !erased && replay.Erased() > before {
+			found.add(id, history.RuleChain, "the payload of event %d is not there, and was not erased", replay.Seq())
 		}
 	}
 	f, err := v.facts(id)
@@ -220,6 +225,8 @@ func rowCheck(b bucketID) func(v *view, k, val []byte, found *findings) {
 	switch b {
 	case bEvents, bStates, bRunTimers, bInbox, bDead, bIdentities, bInterrupts, bAnswered:
 		return func(v *view, k, _ []byte, found *findings) { v.verifyOwner(b, k, found) }
+	case bValues:
+		return verifyValue
 	case bKeys:
 		return verifyKeyRow
 	case bTasks:

@@ -50,6 +50,7 @@ func Run(t *testing.T, factory Factory) {
 		{"fairness", fairnessScenarios()},
 		{"reads", readScenarios()},
 		{"retention", retentionScenarios()},
+		{"values", valueScenarios()},
 		{"store", storeScenarios()},
 		{"load", loadScenarios()},
 	} {

@@ -28,6 +28,9 @@ func (s *Store) Redeliver(ctx context.Context, from history.RunID, seq uint64, t
 			case target.state.Status.Terminal():
 				return history.ErrTerminal
 			}
+			if err := source.dead[i].Readable(); err != nil {
+				return err
+			}
 			if d, err = w.deliver(target, source.dead[i].Again(from, by)); err != nil {
 				return err
 			}
