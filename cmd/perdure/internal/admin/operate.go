@@ -22,6 +22,7 @@ type Operations interface {
 	Redeliver(ctx context.Context, from history.RunID, seq uint64, to history.RunID, by string) (engine.Delivery, error)
 	Decide(ctx context.Context, id history.RunID, step history.Position, decision string, result json.RawMessage, by, reason string) error
 	Export(ctx context.Context, id history.RunID) (history.Export, error)
+	ErasePayloads(ctx context.Context, id history.RunID, by, reason string) (int, error)
 	BulkCancel(ctx context.Context, req engine.BulkRequest) (engine.BulkPage, error)
 	BulkRetry(ctx context.Context, req engine.BulkRequest) (engine.BulkPage, error)
 }
@@ -95,6 +96,7 @@ func (h *Handler) operations(handle func(pattern string, fn func(r *http.Request
 	handle("POST /v1/runs/{id}/redeliver", h.redeliver)
 	handle("POST /v1/runs/{id}/decide", h.decide)
 	handle("GET /v1/runs/{id}/export", h.export)
+	handle("POST /v1/runs/{id}/erase", h.erase)
 	handle("POST /v1/bulk", h.bulk)
 }
 
@@ -194,6 +196,27 @@ func (h *Handler) export(r *http.Request) (any, error) {
 		return nil, err
 	}
 	return h.Engine.Export(r.Context(), run.ID)
+}
+
+// Erased is what an erasure came to.
+type Erased struct {
+	Run      string `json:"run"`
+	Payloads int    `json:"payloads"`
+}
+
+func (h *Handler) erase(r *http.Request) (any, error) {
+	req, run, err := target[EndRequest](h, r)
+	if err != nil {
+		return nil, err
+	}
+	n, err := h.Engine.ErasePayloads(r.Context(), run.ID, by(r), req.Reason)
+	switch {
+	case errors.Is(err, history.ErrHeld):
+		return nil, exit.New(exit.Conflict, "perdure retention shows the holds", "run %s is under a legal hold: nothing of it is erased", run.ID)
+	case err != nil:
+		return nil, err
+	}
+	return Erased{Run: run.ID.String(), Payloads: n}, nil
 }
 
 func (h *Handler) bulk(r *http.Request) (any, error) {

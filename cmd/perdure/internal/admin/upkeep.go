@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -222,6 +223,11 @@ func (c *Client) ReleaseHold(ctx context.Context, id, reason string) (history.Ho
 // Tombstones returns what is left of deleted runs; query has the parameters of the request: workflow, limit, after.
 func (c *Client) Tombstones(ctx context.Context, query string) (engine.TombstonePage, error) {
 	return get[engine.TombstonePage](ctx, c, "/v1/retention/tombstones?"+query)
+}
+
+// Erase erases the payloads of a run that is over.
+func (c *Client) Erase(ctx context.Context, run, reason string) (Erased, error) {
+	return post[Erased](ctx, c, "/v1/runs/"+url.PathEscape(run)+"/erase", EndRequest{Reason: reason})
 }
 
 // Journal returns what was done that no run's history tells, from entry from on.
