@@ -26,6 +26,7 @@ const (
 	goleak     = "go.uber.org/goleak"
 	jsonschema = "github.com/google/jsonschema-go"
 	mcpSDK     = "github.com/modelcontextprotocol/go-sdk"
+	porcupine  = "github.com/anishathalye/porcupine"
 	rapid      = "pgregory.net/rapid"
 	testscript = "github.com/rogpeppe/go-internal"
 	pgx        = "github.com/jackc/pgx/v5"
@@ -81,7 +82,7 @@ var rules = map[string]rule{
 // ioPackages are the packages of the standard library that reach outside the process.
 var ioPackages = []string{"net", "net/http", "os", "os/exec", "syscall"}
 
-var testLibraries = []string{goleak, rapid, testscript}
+var testLibraries = []string{goleak, porcupine, rapid, testscript}
 
 // never are imports that must not be reached over any number of arrows.
 var never = map[string][]string{

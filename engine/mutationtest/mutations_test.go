@@ -22,6 +22,7 @@ const (
 	faults   = "the store's faults"
 	frontEnd = "the MCP front end"
 	crash    = "the crash matrix"
+	simulate = "the simulation"
 )
 
 // mutations is the list: each bug with the test that finds it. The quickest that does is the one that is run.
@@ -127,6 +128,21 @@ func mutations() []mutation {
 			bug: "a step's idempotency key changes with the attempt", part: behavior,
 			edits: []overlay.Edit{{File: core + "step.go", Old: "fmt.Fprintf(h, \"%s\\x00%d\\x00%s\", run, x.generation, pos)", New: "fmt.Fprintf(h, \"%s\\x00%d\\x00%s\", run, x.ops[pos].step.attempt, pos)"}},
 			pkg:   "engine", run: "TestIdempotencyKeyIsStableOverAttemptsAndCrashes",
+		},
+		{
+			bug: "a batch does not say which inbox items it has seen", part: simulate,
+			edits: []overlay.Edit{{File: core + "activation.go", Old: "InboxSeen: a.InboxSeen, DecidedAt: a.DecidedAt", New: "DecidedAt: a.DecidedAt"}},
+			pkg:   "engine/simtest", run: "TestSimulationRepeats",
+		},
+		{
+			bug: "an idempotency key is the same in the next generation", part: simulate,
+			edits: []overlay.Edit{{File: core + "step.go", Old: "fmt.Fprintf(h, \"%s\\x00%d\\x00%s\", run, x.generation, pos)", New: "fmt.Fprintf(h, \"%s\\x00%s\", run, pos)"}},
+			pkg:   "engine/simtest", run: "TestSimulationRepeats",
+		},
+		{
+			bug: "what a replayed generation has not received is dropped", part: simulate,
+			edits: []overlay.Edit{{File: core + "execution.go", Old: "if items[i].Kind == history.InboxSignal {", New: "if items[i].Kind == history.InboxSignal && (x.generation == 0 || items[i].Seq > 1) {"}},
+			pkg:   "engine/simtest", run: "TestSimulationRepeats",
 		},
 		// Retention.
 		{

@@ -122,7 +122,11 @@ func idle(line string) bool {
 // TestSimulationRepeats executes seeds twice: the traces are the same.
 func TestSimulationRepeats(t *testing.T) {
 	for seed := uint64(1); seed <= 200; seed++ {
-		_, a := simulate(newScenario(seed), true)
+		violations, a := simulate(newScenario(seed), true)
+		if len(violations) > 0 {
+			report(t, newScenario(seed))
+			return
+		}
 		_, b := simulate(newScenario(seed), true)
 		if a.sum == b.sum {
 			continue
