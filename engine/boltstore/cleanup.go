@@ -62,11 +62,12 @@ func (st *stage) cleaner(token history.Token) error {
 }
 
 // Delete implements engine.Store.
-func (s *Store) Delete(ctx context.Context, token history.Token, policy history.RetentionPolicy, runs []history.RunID) (out engine.Deletion, err error) {
+func (s *Store) Delete(ctx context.Context, token history.Token, policy history.RetentionPolicy, runs []history.RunID) (engine.Deletion, error) {
 	if err := policy.Check(); err != nil {
-		return out, s.wrap("delete", err)
+		return engine.Deletion{}, s.wrap("delete", err)
 	}
-	err = s.submit(ctx, "delete", func(st *stage) error {
+	var out engine.Deletion
+	err := s.submit(ctx, "delete", func(st *stage) error {
 		out = engine.Deletion{}
 		if err := st.cleaner(token); err != nil {
 			return err
@@ -188,8 +189,9 @@ func (st *stage) erase(id history.RunID, budget *int) (whole bool) {
 }
 
 // Erase implements engine.Store.
-func (s *Store) Erase(ctx context.Context, token history.Token) (more bool, err error) {
-	err = s.submit(ctx, "erase", func(st *stage) error {
+func (s *Store) Erase(ctx context.Context, token history.Token) (bool, error) {
+	more := false
+	err := s.submit(ctx, "erase", func(st *stage) error {
 		more = false
 		if err := st.cleaner(token); err != nil {
 			return err
@@ -211,5 +213,8 @@ func (s *Store) Erase(ctx context.Context, token history.Token) (more bool, err 
 		}
 		return nil
 	})
-	return more && err == nil, err
+	if err != nil {
+		return false, err
+	}
+	return more, nil
 }

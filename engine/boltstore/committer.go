@@ -39,7 +39,8 @@ type committer struct {
 	done    chan struct{} // closed when the goroutine has ended
 }
 
-// submit gives the op to the committer and waits for its outcome. Where ctx ends first the outcome is unknown.
+// submit gives fn to the committer and waits for its outcome. Where ctx ends first the outcome is unknown, and the committer may
+// still run fn: a caller that got an error must not read what fn writes to, nor have it among its named results.
 func (s *Store) submit(ctx context.Context, name string, fn func(st *stage) error) error {
 	return s.submitOp(ctx, name, &op{stage: fn})
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // PutDefinition implements engine.Store.
-func (s *Store) PutDefinition(ctx context.Context, name string, data []byte) (version int, err error) {
+func (s *Store) PutDefinition(ctx context.Context, name string, data []byte) (int, error) {
 	if err := history.CheckName("definition", name); err != nil {
 		return 0, s.wrap("put definition", fmt.Errorf("%w: %w", history.ErrInvalid, err))
 	}
@@ -20,7 +20,8 @@ func (s *Store) PutDefinition(ctx context.Context, name string, data []byte) (ve
 	}
 	data = bytes.Clone(data)
 	byDigest := digestKey(name, history.Sum(data))
-	err = s.submit(ctx, "put definition", func(st *stage) error {
+	var version int
+	err := s.submit(ctx, "put definition", func(st *stage) error {
 		if v := st.get(bDigests, byDigest); len(v) == 4 {
 			version = int(binary.BigEndian.Uint32(v))
 			return nil
@@ -84,9 +85,10 @@ func (s *Store) Secret(ctx context.Context, name string) ([]byte, error) {
 	}
 	fresh := make([]byte, 32)
 	rand.Read(fresh) // never fails
+	var kept []byte
 	err = s.submit(ctx, "secret", func(st *stage) error {
-		if secret = bytes.Clone(st.get(bSecrets, []byte(name))); secret == nil {
-			secret = bytes.Clone(fresh)
+		if kept = bytes.Clone(st.get(bSecrets, []byte(name))); kept == nil {
+			kept = bytes.Clone(fresh)
 			st.put(bSecrets, []byte(name), fresh)
 		}
 		return nil
@@ -94,5 +96,5 @@ func (s *Store) Secret(ctx context.Context, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return secret, nil
+	return kept, nil
 }

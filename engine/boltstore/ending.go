@@ -48,8 +48,9 @@ func (s *Store) Terminate(ctx context.Context, id history.RunID, by, reason stri
 }
 
 // endRun stages fn for a run that is not over and returns the run as it is then.
-func (s *Store) endRun(ctx context.Context, name string, id history.RunID, fn func(*stage, *workRun) error) (run history.Run, err error) {
-	err = s.submit(ctx, name, func(st *stage) error {
+func (s *Store) endRun(ctx context.Context, name string, id history.RunID, fn func(*stage, *workRun) error) (history.Run, error) {
+	var run history.Run
+	err := s.submit(ctx, name, func(st *stage) error {
 		w, err := st.load(id)
 		if err != nil {
 			return err

@@ -14,11 +14,12 @@ import (
 var _ engine.PayloadEraser = (*Store)(nil)
 
 // ErasePayloads implements engine.PayloadEraser.
-func (s *Store) ErasePayloads(ctx context.Context, id history.RunID, by, reason string) (out engine.Erasure, err error) {
+func (s *Store) ErasePayloads(ctx context.Context, id history.RunID, by, reason string) (engine.Erasure, error) {
 	if by == "" || reason == "" {
-		return out, s.wrap("erase payloads", fmt.Errorf("it needs who does it and why: %w", history.ErrInvalid))
+		return engine.Erasure{}, s.wrap("erase payloads", fmt.Errorf("it needs who does it and why: %w", history.ErrInvalid))
 	}
-	err = s.submit(ctx, "erase payloads", func(st *stage) error {
+	var out engine.Erasure
+	err := s.submit(ctx, "erase payloads", func(st *stage) error {
 		out = engine.Erasure{}
 		if err := st.erasable(id); err != nil {
 			return fmt.Errorf("run %s: %w", id, err)

@@ -52,25 +52,30 @@ func (s *Store) PlaceHold(ctx context.Context, h history.Hold) (history.Hold, er
 	if id == (history.RunID{}) {
 		id = history.NewRunID(s.clock.now())
 	}
+	placed := h
 	err := s.submit(ctx, "place hold", func(st *stage) error {
 		if st.get(bHolds, id[:]) != nil {
 			return fmt.Errorf("hold %s is there: %w", id, history.ErrConflict)
 		}
-		h.ID, h.PlacedAt, h.ReleasedAt, h.ReleasedBy, h.ReleaseReason = id, st.now, 0, "", ""
-		if err := st.putHold(&h); err != nil {
+		placed.ID, placed.PlacedAt, placed.ReleasedAt, placed.ReleasedBy, placed.ReleaseReason = id, st.now, 0, "", ""
+		if err := st.putHold(&placed); err != nil {
 			return err
 		}
-		return st.note(history.Entry{Verb: "place hold", By: h.By, Reason: h.Reason, Subject: id.String()})
+		return st.note(history.Entry{Verb: "place hold", By: placed.By, Reason: placed.Reason, Subject: id.String()})
 	})
-	return h, err
+	if err != nil {
+		return h, err
+	}
+	return placed, nil
 }
 
 // ReleaseHold implements engine.Store.
-func (s *Store) ReleaseHold(ctx context.Context, id history.RunID, by, reason string) (h history.Hold, err error) {
+func (s *Store) ReleaseHold(ctx context.Context, id history.RunID, by, reason string) (history.Hold, error) {
 	if by == "" || reason == "" {
-		return h, s.wrap("release hold", fmt.Errorf("a release needs who does it and why: %w", history.ErrInvalid))
+		return history.Hold{}, s.wrap("release hold", fmt.Errorf("a release needs who does it and why: %w", history.ErrInvalid))
 	}
-	err = s.submit(ctx, "release hold", func(st *stage) error {
+	var h history.Hold
+	err := s.submit(ctx, "release hold", func(st *stage) error {
 		rec := st.get(bHolds, id[:])
 		if rec == nil {
 			return fmt.Errorf("hold %s: %w", id, history.ErrNotFound)
@@ -85,7 +90,10 @@ func (s *Store) ReleaseHold(ctx context.Context, id history.RunID, by, reason st
 		}
 		return st.note(history.Entry{Verb: "release hold", By: by, Reason: reason, Subject: id.String()})
 	})
-	return h, err
+	if err != nil {
+		return history.Hold{}, err
+	}
+	return h, nil
 }
 
 func (st *stage) putHold(h *history.Hold) error {

@@ -10,8 +10,9 @@ import (
 
 // Redeliver implements engine.Store. The dead letter's row stays, with where it went: each item that was accepted has one
 // fate that can be told.
-func (s *Store) Redeliver(ctx context.Context, from history.RunID, seq uint64, to history.RunID, by string) (d engine.Delivery, err error) {
-	err = s.submit(ctx, "redeliver", func(st *stage) error {
+func (s *Store) Redeliver(ctx context.Context, from history.RunID, seq uint64, to history.RunID, by string) (engine.Delivery, error) {
+	var d engine.Delivery
+	err := s.submit(ctx, "redeliver", func(st *stage) (err error) {
 		if d, err = st.redeliver(from, seq, to, by); err != nil {
 			return fmt.Errorf("dead letter %d of run %s to run %s: %w", seq, from, to, err)
 		}

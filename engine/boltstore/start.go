@@ -79,12 +79,14 @@ func (s *Store) encodeEvents(head history.Digest, events []history.Event) ([]enc
 }
 
 // Start implements engine.Store.
-func (s *Store) Start(ctx context.Context, start history.Start) (run history.Run, existed bool, err error) {
+func (s *Store) Start(ctx context.Context, start history.Start) (history.Run, bool, error) {
 	e, err := s.encodeStart(start)
 	if err != nil {
-		return run, false, s.wrap("start", err)
+		return history.Run{}, false, s.wrap("start", err)
 	}
 	short := s.roomForRuns()
+	var run history.Run
+	var existed bool
 	err = s.submit(ctx, "start", func(st *stage) error {
 		w, old, err := st.start(e)
 		if err == nil && !old && short != nil {

@@ -119,14 +119,15 @@ func (v *view) tombstones(f *engine.TombstoneFilter, page *engine.TombstonePage,
 }
 
 // PurgeTombstones implements engine.Store.
-func (s *Store) PurgeTombstones(ctx context.Context, token history.Token, policy history.RetentionPolicy, runs []history.RunID, by, reason string) (out engine.Deletion, err error) {
+func (s *Store) PurgeTombstones(ctx context.Context, token history.Token, policy history.RetentionPolicy, runs []history.RunID, by, reason string) (engine.Deletion, error) {
 	if err := policy.Check(); err != nil {
-		return out, s.wrap("purge", err)
+		return engine.Deletion{}, s.wrap("purge", err)
 	}
 	if by == "" {
-		return out, s.wrap("purge", fmt.Errorf("a purge needs who does it: %w", history.ErrInvalid))
+		return engine.Deletion{}, s.wrap("purge", fmt.Errorf("a purge needs who does it: %w", history.ErrInvalid))
 	}
-	err = s.submit(ctx, "purge", func(st *stage) error {
+	var out engine.Deletion
+	err := s.submit(ctx, "purge", func(st *stage) error {
 		out = engine.Deletion{}
 		if err := st.cleaner(token); err != nil {
 			return err
