@@ -25,6 +25,9 @@ type unloads struct {
 // add unloads executions. Nobody may use them any more.
 func (u *unloads) add(xs ...*kernel.Execution) {
 	for _, x := range xs {
+		if x.Ended() {
+			continue
+		}
 		u.mu.Lock()
 		if u.running == 0 {
 			u.none = make(chan struct{})

@@ -30,7 +30,7 @@ func (s *Store) WakeDue(ctx context.Context, limit int) (woken int, next history
 		}
 		room := min(limit-woken, wakeLimit)
 		n, onDisk := 0, 0
-		err = s.submitOp(ctx, "wake", &op{
+		o := &op{
 			early: func() (done bool, err error) {
 				n, done, err = s.wakeInMemory(room)
 				return done || n >= room, err
@@ -39,8 +39,13 @@ func (s *Store) WakeDue(ctx context.Context, limit int) (woken int, next history
 				onDisk = 0
 				return st.wake(room-n, &onDisk)
 			},
-		})
-		woken += n + onDisk
+		}
+		err = s.submitOp(ctx, "wake", o)
+		select {
+		case <-o.done:
+			woken += n + onDisk
+		default: // ctx has ended: the committer may still be at it
+		}
 		if err != nil {
 			return woken, 0, err
 		}

@@ -151,6 +151,9 @@ func (x *Execution) Advance(in Input) Activation {
 	return x.out
 }
 
+// Ended reports whether no branch has a goroutine any more: there is nothing to unload.
+func (x *Execution) Ended() bool { return len(x.branches) == 0 }
+
 // Unload ends the goroutines of all branches, newest first. The execution is not usable afterwards. It waits for
 // the author's deferred functions.
 func (x *Execution) Unload() {
