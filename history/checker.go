@@ -83,6 +83,9 @@ func (r *Replay) checkInbox(f *Facts) {
 		fates[seq] = is
 	}
 	for seq, by := range r.consumed {
+		if r.base.consumed(seq) {
+			r.find(RuleInbox, "item %d was consumed by a pruned event and by event %d", seq, by)
+		}
 		fate(seq, fmt.Sprintf("consumed by event %d", by))
 		if seq > f.Run.InboxHead {
 			r.find(RuleInbox, "event %d consumed item %d, the newest is %d", by, seq, f.Run.InboxHead)
@@ -95,6 +98,9 @@ func (r *Replay) checkInbox(f *Facts) {
 		var before InboxItem
 		for _, i := range part.items {
 			fate(i.Seq, part.is)
+			if r.base.consumed(i.Seq) {
+				r.find(RuleInbox, "item %d is %s and was consumed by a pruned event", i.Seq, part.is)
+			}
 			if i.Seq <= before.Seq || i.AcceptedAt < before.AcceptedAt {
 				r.find(RuleInbox, "item %d of %s follows item %d of %s", i.Seq, i.AcceptedAt, before.Seq, before.AcceptedAt)
 			}
@@ -102,7 +108,7 @@ func (r *Replay) checkInbox(f *Facts) {
 		}
 	}
 	for seq := uint64(1); seq <= f.Run.InboxHead; seq++ {
-		if fates[seq] == "" {
+		if fates[seq] == "" && !r.base.consumed(seq) {
 			r.find(RuleInbox, "item %d of %d has no fate", seq, f.Run.InboxHead)
 		}
 	}

@@ -166,7 +166,7 @@ func checkVersion(what string, rec []byte) ([]byte, error) {
 
 // Record is a record other than an event.
 type Record interface {
-	Spec | State | InboxItem | Interrupt | Tombstone | Hold | Receipt | Entry
+	Spec | State | InboxItem | Interrupt | Tombstone | Hold | Receipt | Entry | Base
 }
 
 // Encode encodes a record.

@@ -11,12 +11,12 @@ type Export struct {
 }
 
 // Generations splits the history. Each part begins with the event that carries the generation's input; the event that
-// ends a generation is the first of the next, and is in both.
+// ends a generation is the first of the next, and is in both. A run whose closed generations were pruned begins with such an event.
 func (x *Export) Generations() [][]Event {
 	var parts [][]Event
 	from := 0
 	for i := range x.Events {
-		if x.Events[i].Kind == RunContinued {
+		if i > 0 && x.Events[i].Kind == RunContinued {
 			parts = append(parts, x.Events[from:i+1])
 			from = i
 		}

@@ -5,6 +5,7 @@ import "fmt"
 // Replay adds up the events of one run, independently of the store that keeps them, so that [Replay.Check] can compare.
 // The zero value is not usable: see [NewReplay].
 type Replay struct {
+	base  Base // zero where the history is whole
 	codec *Codec
 	chain Chain
 	state State

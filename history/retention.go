@@ -60,6 +60,9 @@ type RetentionRule struct {
 	// KeepTombstones is the time from a run's deletion to the purge of its tombstone, which also needs an export receipt;
 	// 0 means for ever.
 	KeepTombstones time.Duration `json:"keepTombstones,omitempty"`
+	// KeepGenerations is the time from the end of a generation of a run that goes on (continue-as-new) until the events
+	// before it are pruned; 0 means for ever. With ExportFirst the run must have been exported since.
+	KeepGenerations time.Duration `json:"keepGenerations,omitempty"`
 }
 
 // RetentionPolicy is a list of rules; the first that fits a run counts. A run that none fits is kept as its start says.
@@ -78,8 +81,9 @@ func (p RetentionPolicy) For(tenant, workflow string) RetentionRule {
 // Check refuses a policy with negative figures. Its error matches ErrInvalid.
 func (p RetentionPolicy) Check() error {
 	for i, r := range p {
-		if r.Keep < 0 || r.KeepTombstones < 0 {
-			return fmt.Errorf("retention rule %d: keep %s and keep tombstones %s must not be negative: %w", i+1, r.Keep, r.KeepTombstones, ErrInvalid)
+		if r.Keep < 0 || r.KeepTombstones < 0 || r.KeepGenerations < 0 {
+			return fmt.Errorf("retention rule %d: keep %s, keep tombstones %s and keep generations %s must not be negative: %w",
+				i+1, r.Keep, r.KeepTombstones, r.KeepGenerations, ErrInvalid)
 		}
 	}
 	return nil

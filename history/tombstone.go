@@ -131,11 +131,12 @@ func (r *Receipt) Covers(head Digest) bool { return !head.IsZero() && r.Head == 
 type Entry struct {
 	Seq uint64 `cbor:"1,keyasint" json:"seq"`
 	At  Time   `cbor:"2,keyasint" json:"at"`
-	// Verb is "place hold", "release hold", "purge tombstones" or EntryErase.
+	// Verb is "place hold", "release hold", "purge tombstones", "prune generations" or EntryErase.
 	Verb   string `cbor:"3,keyasint" json:"verb"`
 	By     string `cbor:"4,keyasint" json:"by"`
 	Reason string `cbor:"5,keyasint,omitempty" json:"reason,omitempty"`
-	// Subject is the hold's id; for a purge From and To are the first and the last run purged, in order of deletion.
+	// Subject is the hold's id; for a purge or a pruning From and To are its first and last run, Count the runs purged or the
+	// events pruned.
 	Subject string `cbor:"6,keyasint,omitempty" json:"subject,omitempty"`
 	From    RunID  `cbor:"7,keyasint,omitzero" json:"from,omitzero"`
 	To      RunID  `cbor:"8,keyasint,omitzero" json:"to,omitzero"`
