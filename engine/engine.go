@@ -39,6 +39,7 @@ func New(store Store, opts Options) (*Engine, error) {
 	if store == nil {
 		return nil, fmt.Errorf("new engine: the store is nil: %w", history.ErrInvalid)
 	}
+	raw := store
 	store, err := WithCodecs(store, opts.Codecs...)
 	if err != nil {
 		return nil, fmt.Errorf("new engine: %w", err)
@@ -50,7 +51,7 @@ func New(store Store, opts Options) (*Engine, error) {
 	if err := e.opts.Retention.Policy.Check(); err != nil {
 		return nil, err
 	}
-	e.sweeper = newSweeper(e)
+	e.sweeper = newSweeper(e, raw)
 	e.timers = timer.NewService(store, e.opts.Log)
 	if !e.opts.WithoutWorker {
 		e.opts.Worker.Runs = reach{e}

@@ -261,3 +261,57 @@ func TestTerminatedChildFailsItsParentsWait(t *testing.T) {
 		}
 	})
 }
+
+// The closed generations of a run that goes on leave by the policy, whether it is in memory or not. It goes on as before, is
+// exported from its base on, and cannot be forked from what was pruned.
+func TestClosedGenerationsOfARunThatGoesOnLeave(t *testing.T) {
+	for _, resident := range []int{0, -1} {
+		synctest.Test(t, func(t *testing.T) {
+			w := workflow.Define("counter", 1, func(ctx workflow.Context, n int) (int, error) {
+				got, err := workflow.Receive[int](ctx, "n")
+				if err != nil || got < 0 {
+					return n, err
+				}
+				return 0, workflow.ContinueAsNew(n + got)
+			})
+			env := newEnvWith(t, envOptions{engine: engine.Options{
+				Worker: worker.Options{MaxResident: resident},
+				Retention: engine.RetentionOptions{
+					Policy: history.RetentionPolicy{{Workflow: "counter", KeepGenerations: time.Hour}},
+				},
+			}}, w)
+			h := start(env, w, 0)
+			send := func(n int) {
+				if _, err := env.Signal(t.Context(), h.ID(), engine.SignalRequest{Name: "n", Payload: fmt.Append(nil, n)}); err != nil {
+					t.Fatal(err)
+				}
+				env.await(h.ID(), waiting)
+			}
+			for range 10 {
+				send(1)
+			}
+			pass(3 * time.Hour)
+			send(1)
+			x, err := env.Export(t.Context(), h.ID())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if first := x.Events[0]; first.Kind != history.RunContinued || first.Generation != 9 || len(x.Generations()) != 2 {
+				t.Errorf("the history begins with event %d (%s) of generation %d and has %d generations", first.Seq, first.Kind, first.Generation, len(x.Generations()))
+			}
+			if _, _, err := env.Fork(t.Context(), h.ID(), engine.ForkOptions{At: 3, By: "test"}); !errors.Is(err, history.ErrExpired) {
+				t.Errorf("a fork at a pruned event: %v", err)
+			}
+			if _, err := env.Signal(t.Context(), h.ID(), engine.SignalRequest{Name: "n", Payload: []byte("-1")}); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := h.Result(t.Context()); n != 11 || err != nil {
+				t.Errorf("the result is %d, %v, want 11", n, err)
+			}
+			entries, err := env.RetentionJournal(t.Context(), 1, 0)
+			if err != nil || len(entries) != 1 || entries[0].Verb != "prune generations" || entries[0].By != "retention policy" {
+				t.Errorf("the journal has %+v, %v", entries, err)
+			}
+		})
+	}
+}

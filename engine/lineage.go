@@ -154,6 +154,8 @@ func (e *Engine) generation(ctx context.Context, run *history.Run, seq uint64) (
 		switch {
 		case err != nil:
 			return nil, err
+		case ev.Seq > seq && len(events) == 0:
+			return nil, fmt.Errorf("event %d of run %s was pruned with its generation: %w", seq, run.ID, history.ErrExpired)
 		case ev.Seq > seq:
 			return events, nil
 		case ev.Kind == history.RunContinued:

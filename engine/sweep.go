@@ -22,6 +22,8 @@ type Swept struct {
 	Deleted  int `json:"deleted"`
 	Exported int `json:"exported"`
 	Purged   int `json:"purged"`
+	// Pruned counts events of closed generations of runs that go on.
+	Pruned uint64 `json:"pruned,omitempty"`
 	// Held counts runs that are due and kept back by a legal hold or a live parent, Unexported those that wait for an
 	// export receipt.
 	Held       int `json:"held"`
@@ -54,6 +56,7 @@ const (
 // sweeper deletes what is due. It reads an index by time and sleeps: an idle one costs two look-ups in each Every.
 type sweeper struct {
 	store    Store
+	raw      Store // as it was given to the engine: it may be a Pruner
 	opts     RetentionOptions
 	log      *slog.Logger
 	owner    string
@@ -63,13 +66,15 @@ type sweeper struct {
 	mu sync.Mutex
 	// purged is when tombstones were last looked through. guarded by mu
 	purged history.Time
+	// pruned is when closed generations were last looked through. guarded by mu
+	pruned history.Time
 	// leased says that this sweeper has had the lease. guarded by mu
 	leased bool
 }
 
-func newSweeper(e *Engine) *sweeper {
+func newSweeper(e *Engine, raw Store) *sweeper {
 	return &sweeper{
-		store: e.store, opts: e.opts.Retention, log: e.opts.Log, owner: "engine " + rand.Text(),
+		store: e.store, raw: raw, opts: e.opts.Retention, log: e.opts.Log, owner: "engine " + rand.Text(),
 		exportOf: e.Export,
 	}
 }
@@ -109,8 +114,8 @@ func (s *sweeper) run(ctx context.Context) {
 			s.log.Error("finished runs cannot be deleted; it is tried again", "error", err, "in", s.opts.Every)
 		case swept.Damaged > 0:
 			s.log.Error("finished runs are damaged and stay: run perdure verify", "damaged", swept.Damaged, "deleted", swept.Deleted)
-		case swept.Deleted+swept.Purged > 0:
-			s.log.Info("finished runs were deleted", "runs", swept.Deleted, "exported", swept.Exported, "tombstones purged", swept.Purged, "held", swept.Held)
+		case swept.Deleted > 0 || swept.Purged > 0 || swept.Pruned > 0:
+			s.log.Info("finished runs were deleted", "runs", swept.Deleted, "exported", swept.Exported, "tombstones purged", swept.Purged, "events pruned", swept.Pruned, "held", swept.Held)
 		}
 		if err == nil && swept.more {
 			continue
@@ -150,6 +155,9 @@ func (s *sweeper) sweep(ctx context.Context, by string, round int) (out Swept, e
 	out.Deleted = deleted
 	if err != nil {
 		return out, fmt.Errorf("sweep: %w", err)
+	}
+	if err := s.prune(ctx, by, &out); err != nil {
+		return out, fmt.Errorf("prune closed generations: %w", err)
 	}
 	if err := s.purge(ctx, by, &out); err != nil {
 		return out, fmt.Errorf("purge tombstones: %w", err)

@@ -125,6 +125,13 @@ func goldenEntry() history.Entry {
 	}
 }
 
+func goldenBase() history.Base {
+	return history.Base{
+		State: goldenState(), Token: history.Token{Epoch: 3, Counter: 4}, Consumed: []uint64{1, 7, 9, 9}, Questions: []string{"q"},
+		Canceled: true, Deadline: true, At: 1_700_000_000_000_000_000,
+	}
+}
+
 // goldenRecords encodes all of them under their names.
 func goldenRecords(t *testing.T) (names []string, records map[string][]byte) {
 	t.Helper()
@@ -164,6 +171,9 @@ func goldenRecords(t *testing.T) (names []string, records map[string][]byte) {
 	add("receipt", rec, err)
 	rec, err = history.Encode(c, &entry)
 	add("journal entry", rec, err)
+	base := goldenBase()
+	rec, err = history.Encode(c, &base)
+	add("base", rec, err)
 	return names, records
 }
 
@@ -231,6 +241,7 @@ func TestGoldenRecords(t *testing.T) {
 	same(t, "inbox item", want["inbox item"], goldenItem())
 	same(t, "moved inbox item", want["moved inbox item"], goldenMovedItem())
 	same(t, "interrupt", want["interrupt"], goldenQuestion())
+	same(t, "base", want["base"], goldenBase())
 }
 
 func same[R history.Record](t *testing.T, name string, rec []byte, want R) {

@@ -159,6 +159,7 @@ func (st *stage) entomb(w *workRun, run *history.Run) error {
 	st.delete(bStates, id)
 	st.delete(bStatus, statusKey(w.state.Status, w.id))
 	st.deleteListed(&run.Spec)
+	st.delete(bBases, id)
 	if run.TaskID != "" {
 		st.delete(bTasks, []byte(run.TaskID))
 	}
@@ -170,7 +171,7 @@ func (st *stage) entomb(w *workRun, run *history.Run) error {
 
 // erased are the buckets with rows of a run that leave after its deletion, in order.
 func erased() []bucketID {
-	return []bucketID{bInterrupts, bInbox, bAnswered, bDead, bIdentities, bIdentityLog, bValues, bEvents}
+	return []bucketID{bInterrupts, bInbox, bAnswered, bDead, bIdentities, bIdentityLog, bValues, bGenerations, bEvents}
 }
 
 // erase stages the deletion of rows that a deleted run has left, as many as the budget allows, and reports whether that
@@ -186,6 +187,15 @@ func (st *stage) erase(id history.RunID, budget *int) (whole bool) {
 		}
 	}
 	return true
+}
+
+// eraseRest is erase, or for a run that is there, and was pruned, erasePruned.
+func (st *stage) eraseRest(id history.RunID, budget *int) (whole bool, err error) {
+	base, pruned, err := st.base(id)
+	if err != nil || !pruned {
+		return err == nil && st.erase(id, budget), err
+	}
+	return st.erasePruned(id, &base, budget)
 }
 
 // Erase implements engine.Store.
@@ -205,7 +215,11 @@ func (s *Store) Erase(ctx context.Context, token history.Token) (bool, error) {
 				more = true
 				return nil
 			}
-			if !st.erase(history.RunID(k), &budget) {
+			whole, err := st.eraseRest(history.RunID(k), &budget)
+			if err != nil {
+				return err
+			}
+			if !whole {
 				more = true
 				return nil
 			}

@@ -169,6 +169,7 @@ func (st *stage) putEvents(b *encodedBatch, w *workRun) error {
 			return err
 		}
 		st.putEvent(b.Run, &e.event, e.rec)
+		st.putGenerationEnd(b.Run, &e.event)
 	}
 	return nil
 }

@@ -45,6 +45,8 @@ import (
 //
 //	values        run16 | kind1 | seq8                 a payload that is kept apart, or empty for an erased one: see values.go
 //	listed        see listed.go                        empty: a run, by tenant and workflow, by principal, by tag
+//	generations   run16 | seq8                         at8: the event at which a generation of the run ended
+//	bases         run16                                Base record: what pruned events add up to
 type bucketID uint8
 
 const (
@@ -77,6 +79,8 @@ const (
 	bIdentityLog
 	bListed
 	bValues
+	bGenerations
+	bBases
 	nBuckets
 )
 
@@ -84,7 +88,8 @@ func (b bucketID) String() string {
 	return [nBuckets]string{
 		"meta", "events", "specs", "states", "keys", "tasks", "ready", "status", "timers", "runtimers", "inbox",
 		"dead", "identities", "interrupts", "answered", "definitions", "digests", "secrets",
-		"expiring", "closed", "tombstones", "deleted", "erasing", "holds", "receipts", "journal", "identitylog", "listed", "values",
+		"expiring", "closed", "tombstones", "deleted", "erasing", "holds", "receipts", "journal", "identitylog", "listed", "values", "generations",
+		"bases",
 	}[b]
 }
 

@@ -12,7 +12,7 @@ import (
 //
 //	1  the first
 //	2  retention: the buckets from bExpiring on; tenants and concurrency keys in the keys of ready (see upgrade.go)
-//	3  the index of runs for List: bListed; bValues, which is made at open where it is missing
+//	3  the index of runs for List, values and closed generations: the buckets from bListed on
 const fileFormat = 3
 
 // bucketsOf returns how many buckets a file of a format has: formats only add.

@@ -153,8 +153,10 @@ func (s *Store) begin(o Options, told *opening) error {
 		if err := read(tx); err != nil {
 			return err
 		}
-		if _, err := tx.CreateBucketIfNotExists([]byte(bValues.String())); err != nil {
-			return err
+		for b := bValues; b < nBuckets; b++ {
+			if _, err := tx.CreateBucketIfNotExists([]byte(b.String())); err != nil {
+				return err
+			}
 		}
 		m.epoch = max(m.epoch+1, uint64(o.Clock().UnixMilli()))
 		m.closed = 0 // from here on, an end without Close is a crash

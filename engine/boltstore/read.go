@@ -134,7 +134,11 @@ func (s *Store) History(ctx context.Context, id history.RunID, from uint64, limi
 		if err := v.exists(id); err != nil {
 			return err
 		}
-		for k, rec := range v.scan(bEvents, id[:], runSeqKey(id, max(from, 1))) {
+		pruned, err := v.baseSeq(id)
+		if err != nil {
+			return err
+		}
+		for k, rec := range v.scan(bEvents, id[:], runSeqKey(id, max(from, pruned+1))) {
 			if len(events) == limit {
 				break
 			}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/perdure/perdure/history"
 )
@@ -98,9 +99,9 @@ func (u *upgrader) run() error {
 // passes are the walks of the upgrade, in order. Each takes the row to go on after (nil: the first).
 func (u *upgrader) passes() []func(v *view, last []byte) (next []byte, more bool, err error) {
 	if u.from.format == 1 {
-		return []func(*view, []byte) ([]byte, bool, error){indexRuns, reindexStates, indexListed}
+		return []func(*view, []byte) ([]byte, bool, error){indexRuns, reindexStates, indexListed, indexGenerations}
 	}
-	return []func(*view, []byte) ([]byte, bool, error){indexListed}
+	return []func(*view, []byte) ([]byte, bool, error){indexListed, indexGenerations}
 }
 
 // begin makes the buckets that the file lacks and empties those that are built anew, unless an earlier upgrade is to be
@@ -111,12 +112,12 @@ func (u *upgrader) begin(tx *bolt.Tx) error {
 		u.at = mark
 		return nil
 	}
-	anew := []bucketID{bListed}
+	anew := []bucketID{bListed, bGenerations}
 	if u.from.format == 1 { // it had neither tenants nor concurrency keys in the keys of ready
 		anew = append(anew, bReady)
 	}
 	for _, b := range anew {
-		if err := tx.DeleteBucket([]byte(b.String())); err != nil && b != bListed {
+		if err := tx.DeleteBucket([]byte(b.String())); err != nil && !errors.Is(err, berrors.ErrBucketNotFound) {
 			return err
 		}
 	}

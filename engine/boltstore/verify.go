@@ -48,7 +48,7 @@ func (f *findings) tell(fn func(engine.Violation)) {
 func (s *Store) verifyRuns(ctx context.Context, fn func(engine.Violation)) error {
 	var found findings
 	var last []byte
-	replay := history.NewReplay(s.codec)
+	var replay *history.Replay
 	for more := true; more; {
 		err := s.view(ctx, "verify", func(v *view) error {
 			began := time.Now()
@@ -68,8 +68,12 @@ func (s *Store) verifyRuns(ctx context.Context, fn func(engine.Violation)) error
 					replay = nil // the run that was to be continued is gone
 				}
 				last = bytes.Clone(k)
-				if replay == nil {
-					replay = history.NewReplay(s.codec)
+				from, err := v.replayOf(history.RunID(last))
+				if err != nil {
+					found.add(history.RunID(last), history.RuleRecord, "%v", err)
+				}
+				if replay == nil || replay.Seq() < from.Seq() { // the events in between were pruned meanwhile
+					replay = from
 				}
 				if !v.verifyRun(history.RunID(last), replay, &found, began) {
 					return nil // to be continued, with the same replay

@@ -18,6 +18,10 @@ func retentionCheck(b bucketID) func(v *view, k, val []byte, found *findings) {
 		return verifyDeletedRow
 	case bIdentityLog:
 		return verifyIdentityLog
+	case bGenerations:
+		return verifyGenerationRow
+	case bBases:
+		return verifyBase
 	case bErasing:
 		return verifyErasingRow
 	case bReceipts:
@@ -115,8 +119,8 @@ func verifyDeletedRow(v *view, k, _ []byte, found *findings) {
 }
 
 func verifyErasingRow(v *view, k, _ []byte, found *findings) {
-	if len(k) != runLen || v.get(bTombstones, k) == nil {
-		found.add(history.RunID{}, history.RuleTombstone, "row %x in erasing is of no deleted run", k)
+	if len(k) != runLen || v.get(bTombstones, k) == nil && v.get(bBases, k) == nil {
+		found.add(history.RunID{}, history.RuleTombstone, "row %x in erasing is of no run that was deleted or pruned", k)
 	}
 }
 

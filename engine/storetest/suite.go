@@ -51,6 +51,7 @@ func Run(t *testing.T, factory Factory) {
 		{"reads", readScenarios()},
 		{"retention", retentionScenarios()},
 		{"values", valueScenarios()},
+		{"pruning", pruningScenarios()},
 		{"store", storeScenarios()},
 		{"load", loadScenarios()},
 	} {
