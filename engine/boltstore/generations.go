@@ -107,22 +107,23 @@ type pruning struct {
 
 // Prune implements engine.Pruner. The new bases are added up before the commit, which takes them only where the old ones are
 // still there.
-func (s *Store) Prune(ctx context.Context, token history.Token, policy history.RetentionPolicy, runs []history.RunID, by, reason string) (out engine.Pruning, err error) {
-	err = policy.Check()
+func (s *Store) Prune(ctx context.Context, token history.Token, policy history.RetentionPolicy, runs []history.RunID, by, reason string) (engine.Pruning, error) {
+	err := policy.Check()
 	if err == nil && by == "" {
 		err = fmt.Errorf("a pruning needs who does it: %w", history.ErrInvalid)
 	}
 	if err != nil {
-		return out, s.wrap("prune", err)
+		return engine.Pruning{}, s.wrap("prune", err)
 	}
 	var plans []*pruning
 	for _, id := range runs {
 		p, err := s.planPruning(ctx, policy, id)
 		if err != nil {
-			return out, s.wrap("prune", fmt.Errorf("run %s: %w", id, err))
+			return engine.Pruning{}, s.wrap("prune", fmt.Errorf("run %s: %w", id, err))
 		}
 		plans = append(plans, p)
 	}
+	var out engine.Pruning
 	err = s.submit(ctx, "prune", func(st *stage) error {
 		out = engine.Pruning{}
 		if err := st.cleaner(token); err != nil {
