@@ -179,6 +179,10 @@ func linear() porcupine.Model {
 				return []any{s}
 			case o.Said == notKnown:
 				return []any{s, after}
+			case i.Op == "claim" && o.Said == "none":
+				// A claim may pass a run over that another call is at work on, one that ends with nothing too: a claim that a
+				// terminate overtakes has held the run for a moment. That ready runs are claimed in the end is for other tests.
+				return []any{s}
 			case o.Said != said:
 				return nil
 			}
