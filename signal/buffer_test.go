@@ -54,46 +54,48 @@ func TestInTime(t *testing.T) {
 	}
 }
 
-// TestBufferAgainstAModel holds the buffer against a plain list.
-func TestBufferAgainstAModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var b signal.Buffer
-		var model []history.InboxItem
-		seq := uint64(0)
-		names := rapid.SampledFrom([]string{"a", "b", "c"})
-		t.Repeat(map[string]func(*rapid.T){
-			"add": func(t *rapid.T) {
-				seq++
-				i := item(seq, names.Draw(t, "name"))
-				b.Add(i)
-				model = append(model, i)
-			},
-			"take": func(t *rapid.T) {
-				wanted := rapid.SliceOfNDistinct(names, 1, 3, rapid.ID[string]).Draw(t, "names")
-				at := slices.IndexFunc(model, func(i history.InboxItem) bool { return slices.Contains(wanted, i.Name) })
-				got, ok := b.Take(wanted, 0)
-				if ok != (at >= 0) || ok && got.Seq != model[at].Seq {
-					t.Fatalf("took %+v, %v from %+v", got, ok, model)
-				}
-				if ok {
-					model = slices.Delete(model, at, at+1)
-				}
-			},
-			"remove": func(t *rapid.T) {
-				i := item(uint64(rapid.IntRange(1, 20).Draw(t, "seq")), names.Draw(t, "name"))
-				at := slices.IndexFunc(model, func(o history.InboxItem) bool { return o.Seq == i.Seq && o.Name == i.Name })
-				if removed := b.Remove(i); removed != (at >= 0) {
-					t.Fatalf("removed %+v: %v", i, removed)
-				}
-				if at >= 0 {
-					model = slices.Delete(model, at, at+1)
-				}
-			},
-			"": func(t *rapid.T) {
-				if b.Len() != len(model) {
-					t.Fatalf("%d items, want %d", b.Len(), len(model))
-				}
-			},
-		})
+// TestBufferAgainstAModel holds the buffer against a plain list, FuzzBuffer with operations that the fuzzer finds.
+func TestBufferAgainstAModel(t *testing.T) { rapid.Check(t, againstModel) }
+
+func FuzzBuffer(f *testing.F) { f.Fuzz(rapid.MakeFuzz(againstModel)) }
+
+func againstModel(t *rapid.T) {
+	var b signal.Buffer
+	var model []history.InboxItem
+	seq := uint64(0)
+	names := rapid.SampledFrom([]string{"a", "b", "c"})
+	t.Repeat(map[string]func(*rapid.T){
+		"add": func(t *rapid.T) {
+			seq++
+			i := item(seq, names.Draw(t, "name"))
+			b.Add(i)
+			model = append(model, i)
+		},
+		"take": func(t *rapid.T) {
+			wanted := rapid.SliceOfNDistinct(names, 1, 3, rapid.ID[string]).Draw(t, "names")
+			at := slices.IndexFunc(model, func(i history.InboxItem) bool { return slices.Contains(wanted, i.Name) })
+			got, ok := b.Take(wanted, 0)
+			if ok != (at >= 0) || ok && got.Seq != model[at].Seq {
+				t.Fatalf("took %+v, %v from %+v", got, ok, model)
+			}
+			if ok {
+				model = slices.Delete(model, at, at+1)
+			}
+		},
+		"remove": func(t *rapid.T) {
+			i := item(uint64(rapid.IntRange(1, 20).Draw(t, "seq")), names.Draw(t, "name"))
+			at := slices.IndexFunc(model, func(o history.InboxItem) bool { return o.Seq == i.Seq && o.Name == i.Name })
+			if removed := b.Remove(i); removed != (at >= 0) {
+				t.Fatalf("removed %+v: %v", i, removed)
+			}
+			if at >= 0 {
+				model = slices.Delete(model, at, at+1)
+			}
+		},
+		"": func(t *rapid.T) {
+			if b.Len() != len(model) {
+				t.Fatalf("%d items, want %d", b.Len(), len(model))
+			}
+		},
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
 
 	"github.com/perdure/perdure/cmd/perdure/internal/admin"
 	"github.com/perdure/perdure/cmd/perdure/internal/present"
@@ -24,7 +25,19 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=10"); err != nil {
 		panic(err)
 	}
-	testscript.Main(m, map[string]func(){"perdure": main})
+	testscript.Main(leakless{m}, map[string]func(){"perdure": main})
+}
+
+// leakless is tests that must leave no goroutine behind.
+type leakless struct{ m *testing.M }
+
+func (l leakless) Run() int {
+	code := l.m.Run()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }
 
 // patience bounds every wait of the tests. It is long: nothing is decided by it where all is well.

@@ -26,6 +26,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/perdure/perdure/engine/crashtest/failpoint"
 	"github.com/perdure/perdure/history"
 )
@@ -38,7 +40,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // number reads a variable that makes the test longer or repeats it.

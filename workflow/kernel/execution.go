@@ -289,6 +289,10 @@ func (x *Execution) drain() {
 	for len(x.runnable) > 0 && x.diverged == nil {
 		b := x.runnable[0]
 		x.runnable = x.runnable[1:]
+		if b.done { // an operation that ended twice: no code writes such a history
+			x.diverged = &Divergence{Branch: b.path, Expected: "another operation", Found: "nothing: the branch has returned"}
+			return
+		}
 		x.run(b)
 		if b.done && x.diverged == nil {
 			x.returned(b)

@@ -201,6 +201,10 @@ func (x *Execution) applyToOperation(e *history.Event) {
 		x.diverged = &Divergence{Seq: e.Seq, Branch: e.Position.On(), Expected: describeEvent(e), Found: x.whereabouts(e.Position.On())}
 		return
 	}
+	if !o.takes(e.Kind) { // a history that was tampered with: no code writes it
+		x.diverged = &Divergence{Seq: e.Seq, Branch: e.Position.On(), Expected: describeEvent(e), Found: describe(o.op, o.pos)}
+		return
+	}
 	o.seq = e.Seq
 	switch e.Kind {
 	case history.StepStarted:
@@ -223,6 +227,19 @@ func (x *Execution) applyToOperation(e *history.Event) {
 			x.settle(o, e.Payload, failureOf(e))
 		}
 	}
+}
+
+// takes reports whether events of the kind can be of the operation.
+func (o *operation) takes(k history.Kind) bool {
+	switch k {
+	case history.StepStarted, history.StepProgressed, history.StepRetried:
+		return o.step != nil
+	case history.InterruptOpened:
+		return o.ask != nil
+	case history.BranchesDecided:
+		return o.fork != nil
+	}
+	return true
 }
 
 // failureOf is the failure that a closing event stands for, nil where it stands for none.

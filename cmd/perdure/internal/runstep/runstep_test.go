@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/perdure/perdure/cmd/perdure/internal/secret"
 	"github.com/perdure/perdure/cmd/perdure/internal/toolfile"
 )
@@ -27,7 +29,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(helperEnv) != "" {
 		os.Exit(helper(os.Args[1:]))
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 func self(args ...string) Spec {
