@@ -3,6 +3,7 @@ package toolfile
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -28,7 +29,7 @@ var durationUnits = map[string]time.Duration{
 	"ms": time.Millisecond, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour, "w": 7 * 24 * time.Hour,
 }
 
-// ParseDuration reads a span of time between 0 and ten years.
+// ParseDuration reads a span of time between 0 and ten years, in whole milliseconds: String writes no finer ones.
 func ParseDuration(text string) (Duration, error) {
 	if text == "0" {
 		return 0, nil
@@ -47,7 +48,11 @@ func ParseDuration(text string) (Duration, error) {
 	if total > float64(longest) {
 		return 0, fmt.Errorf("%s is longer than ten years", text)
 	}
-	return Duration(total), nil
+	d := Duration(math.Round(total)) // to nanoseconds: 1.001 s has no exact float64
+	if time.Duration(d)%time.Millisecond != 0 {
+		return 0, fmt.Errorf("%s is no whole number of milliseconds", text)
+	}
+	return d, nil
 }
 
 // String writes the span with its units from weeks down to milliseconds, in the one form that is canonical.
