@@ -220,6 +220,8 @@ func (c *child) do(ctx context.Context, call call) (outcome string, err error) {
 		return c.endHeld(ctx, run)
 	case unhold:
 		_, err = c.engine.ReleaseHold(ctx, run.ID, by, why)
+	case forget:
+		_, err = c.engine.ErasePayloads(ctx, run.ID, by, why)
 	case renewLease, giveLease, loseLease:
 		err = c.lease(ctx, call)
 	default:

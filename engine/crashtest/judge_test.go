@@ -261,6 +261,13 @@ func (j *judge) started(c call) {
 			j.errorf("run %s was terminated, and is %s", c.Run, r.Status)
 		}
 	}
+	for range j.log.of(forget, c.Run) {
+		for _, e := range r.events {
+			if len(e.Payload) > 0 {
+				j.errorf("run %s: the payload of event %d was erased, and is there", c.Run, e.Seq)
+			}
+		}
+	}
 	for _, outcome := range j.log.of(pause, c.Run) {
 		resumed := j.log.tried[call{Verb: resume, Run: c.Run}.id()]
 		if now := fmt.Sprintf("%s %d", r.Status, r.Seq); !resumed && now != outcome {

@@ -37,6 +37,7 @@ const (
 	hold       verb = "hold"
 	endHeld    verb = "end under hold"
 	unhold     verb = "unhold"
+	forget     verb = "forget" // erases the payloads of a run that is over
 	define     verb = "define"
 	secret     verb = "secret"
 	renewLease verb = "renew lease" // these three act on runs that no worker has code for
@@ -82,6 +83,7 @@ func family(life int) []script {
 			{Verb: signal, Run: key("wait"), Arg: "late"},
 			{Verb: start, Run: key("mailbox"), Arg: "mailbox"},
 			{Verb: redeliver, Run: key("wait"), Arg: key("mailbox")},
+			{Verb: forget, Run: key("wait")},
 		},
 		{
 			{Verb: start, Run: key("kept"), Arg: "signals", Keep: time.Millisecond},
