@@ -398,10 +398,26 @@ func (c *child) makeSchedule(ctx context.Context) error {
 	return c.say("schedule %s", run.ID)
 }
 
+// awaitTick waits until the schedule has fired once at least: the lives before may have been too short for that.
+func (c *child) awaitTick(ctx context.Context) error {
+	for {
+		page, err := c.engine.List(ctx, engine.Filter{Workflow: "tick", Limit: 1})
+		if err != nil || len(page.Runs) > 0 {
+			return err
+		}
+		if err := wait(ctx, "the schedule"); err != nil {
+			return err
+		}
+	}
+}
+
 // awaitEnd ends the schedule and waits until every run has ended, and those are deleted that are to be.
 func (c *child) awaitEnd() error {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
+	if err := c.awaitTick(ctx); err != nil {
+		return err
+	}
 	if err := schedule.NewClient(c.engine, "").Delete(ctx, scheduleName, "client"); err != nil {
 		return err
 	}
