@@ -250,8 +250,8 @@ func TestWorkerThatComesBackWithTheSameNameIsFenced(t *testing.T) {
 		if n := len(of(env.events(h.ID()), history.StepCompleted)); n != 1 {
 			t.Errorf("%d results", n)
 		}
-		if err := hung.err(); err != nil && !errors.Is(err, history.ErrFenced) {
-			t.Errorf("the stale commit: %v", err)
+		if err := hung.err(); !errors.Is(err, history.ErrFenced) {
+			t.Errorf("the stale commit: %v, want ErrFenced", err)
 		}
 		if err := second.Close(t.Context()); err != nil {
 			t.Error(err)

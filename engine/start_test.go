@@ -346,8 +346,12 @@ func TestHistoryIsReadInPages(t *testing.T) {
 func TestLongLoopIsWarnedWellBeforeTheHistoryLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
+		warned := 0 // the length of the history when the warning was there
 		w := workflow.Define("loop", 1, func(ctx workflow.Context, _ int) (int, error) {
 			for i := 0; ; i++ {
+				if warned == 0 && strings.Contains(log.String(), "history nears its limit") {
+					warned = workflow.HistoryLength(ctx)
+				}
 				if _, err := workflow.Step(ctx, "s", func(context.Context) (int, error) { return i, nil }); err != nil {
 					return 0, err
 				}
@@ -360,8 +364,11 @@ func TestLongLoopIsWarnedWellBeforeTheHistoryLimit(t *testing.T) {
 		if re.Failure.Kind != history.FailureTooLong || !strings.Contains(re.Error(), "at most 40 events") {
 			t.Errorf("failure %#v", re.Failure)
 		}
-		if !strings.Contains(log.String(), "history nears its limit") {
-			t.Errorf("no warning:\n%s", log.String())
+		if warned == 0 || warned > 36 {
+			t.Errorf("warned at %d events of 40\n%s", warned, log.String())
+		}
+		if n := strings.Count(log.String(), "history nears its limit"); n != 1 {
+			t.Errorf("warned %d times", n)
 		}
 	})
 }

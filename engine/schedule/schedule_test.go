@@ -39,8 +39,40 @@ func TestScheduleFiresAtEachTimeThroughRestarts(t *testing.T) {
 			env.Crash()
 		}
 		time.Sleep(30 * time.Second)
-		if n := len(naps(t, env)); n != 15 {
-			t.Errorf("%d runs in 15 hours, want 15", n)
+		runs, hours := naps(t, env), map[time.Time]bool{}
+		for _, r := range runs {
+			at := r.CreatedAt.Std().UTC()
+			hour := at.Truncate(time.Hour)
+			if at.Sub(hour) > time.Minute || hours[hour] {
+				t.Errorf("a run at %s", at)
+			}
+			hours[hour] = true
+		}
+		if len(runs) != 15 {
+			t.Errorf("%d runs in 15 hours, want 15", len(runs))
+		}
+	}, nap, schedule.Workflow())
+}
+
+// TestWeeklyScheduleIsNotStarvedByRestarts: the process never lives for a day, let alone a week.
+func TestWeeklyScheduleIsNotStarvedByRestarts(t *testing.T) {
+	workflowtest.Run(t, func(t *testing.T, env *workflowtest.Env) {
+		spec := schedule.Spec{Cron: "0 9 * * 1", Workflow: "nap", Input: []byte("1")}
+		if _, err := schedule.NewClient(env.Engine, "").Create(t.Context(), "weekly", spec, "test"); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 * 5 * 7 {
+			time.Sleep(12 * time.Hour) // fake time
+			env.Crash()
+		}
+		runs := naps(t, env)
+		if len(runs) != 5 {
+			t.Errorf("%d runs in five weeks, want 5", len(runs))
+		}
+		for _, r := range runs {
+			if at := r.CreatedAt.Std().UTC(); at.Weekday() != time.Monday || at.Hour() != 9 {
+				t.Errorf("a run at %s", at.Format(time.RFC1123))
+			}
 		}
 	}, nap, schedule.Workflow())
 }

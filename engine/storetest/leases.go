@@ -14,6 +14,7 @@ func leaseScenarios() []scenario {
 	return []scenario{
 		{"a worker that loses the race to claim a run gets nothing", loserGetsNothing},
 		{"a worker that comes back under its old name cannot commit with its old token", staleToken},
+		{"a stale worker's renewal keeps nothing of the worker that came after", staleRenewal},
 		{"renewing covers everything held and names what is lost", renewCoversAll},
 		{"renewing leaves what is not named to run out", renewOnlyNamed},
 		{"the expiry of a lease frees the run", expiryFrees},
@@ -73,6 +74,9 @@ func staleToken(e *env) {
 	live := e.take() // the same owner name
 	old.refused(old.batch(history.NextRunning, step("a#0")), history.ErrFenced)
 	e.is(e.Release(e.ctx, old.id, old.token, 0, ""), history.ErrFenced)
+	lost, err := e.Renew(e.ctx, "worker", ttl, map[history.RunID]history.Token{old.id: old.token})
+	e.ok(err)
+	equal(e, "lost by the old token", len(lost), 1)
 	live.commit(live.batch(history.NextRunning, step("a#0")))
 	old.refused(old.batch(history.NextClosed, done()), history.ErrFenced)
 	live.complete()
@@ -109,6 +113,25 @@ func renewCoversAll(e *env) {
 	lost, err = e.Renew(e.ctx, "another", ttl, map[history.RunID]history.Token{held[2].id: {Epoch: 1, Counter: 1}})
 	e.ok(err)
 	equal(e, "lost by another", len(lost), 1)
+}
+
+// staleRenewal: the heartbeat of a stale attempt, under the name of the live one, does not keep the live one's lease.
+func staleRenewal(e *env) {
+	old := e.takeNew("a")
+	e.clock.Advance(ttl)
+	_, err := e.ExpireLeases(e.ctx)
+	e.ok(err)
+	live := e.take()
+	for range 3 {
+		e.clock.Advance(ttl / 2)
+		_, err := e.Renew(e.ctx, "worker", ttl, map[history.RunID]history.Token{old.id: old.token})
+		e.ok(err)
+	}
+	n, err := e.ExpireLeases(e.ctx)
+	e.ok(err)
+	equal(e, "expired", n, 1)
+	live.refused(live.batch(history.NextRunning, step("a#0")), history.ErrFenced)
+	e.take().complete()
 }
 
 // renewOnlyNamed: the reply to a claim may be lost. Its lease runs out, however often the owner renews what it knows of.
