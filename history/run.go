@@ -2,6 +2,7 @@ package history
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -154,7 +155,11 @@ func (s *Status) UnmarshalText(b []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("unknown status %q: want one of %v", b, Statuses())
+	names := make([]string, 0, len(Statuses()))
+	for _, status := range Statuses() {
+		names = append(names, status.String())
+	}
+	return fmt.Errorf("unknown status %q: want one of %s", b, strings.Join(names[:len(names)-1], ", ")+" or "+names[len(names)-1])
 }
 
 // InboxKind says what an inbox item is. The numbers are part of the durable format.

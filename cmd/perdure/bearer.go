@@ -18,6 +18,9 @@ func remoteHTTP(address string) (*http.Client, error) {
 	if err != nil {
 		return nil, exit.New(exit.Usage, "write for example http://127.0.0.1:7337/mcp", "--url: %w", err)
 	}
+	if address != "" && (u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+		return nil, exit.New(exit.Usage, "write for example http://127.0.0.1:7337/mcp", "--url %q: want a URL with http or https", address)
+	}
 	return &http.Client{Transport: &bearer{token: os.Getenv(tokenVariable), server: u, next: http.DefaultTransport}}, nil
 }
 

@@ -88,7 +88,7 @@ Exit codes: 0 done, 1 some runs had errors.`,
 	}
 	f := c.Flags()
 	f.BoolVar(&req.DryRun, "dry-run", false, "list what would happen, and do nothing")
-	f.StringVar(&req.Reason, "reason", "", "why, for the runs' histories")
+	f.StringVar(&req.Reason, "reason", "", "the `REASON`, for the runs' histories")
 	f.BoolVar(&req.AfterCleanUp, "after-clean-up", false, "retry also runs that cleaned up after their failure")
 	f.StringSliceVar(&q.statuses, "status", nil, "only runs with this `STATUS`; may be given several times")
 	f.StringVar(&q.tool, "tool", "", "only runs of this `TOOL`")

@@ -44,7 +44,7 @@ A password is best left to ~/.pgpass or $PGPASSWORD: the arguments of a process 
 			})
 		},
 	}
-	storeFlag(c, &dsn)
+	storeFlag(c, &dsn, "migrate")
 	return c
 }
 

@@ -1,7 +1,11 @@
 package main
 
 import (
+	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/perdure/perdure/history"
 )
@@ -26,4 +30,24 @@ func TestPositionsAsPeopleTypeThem(t *testing.T) {
 			t.Errorf("the name in %s is %s, want %s", key, got, want)
 		}
 	}
+}
+
+// A flag's help names its value in the words of the command, not by a type of Go's.
+func TestFlagsNameTheirValues(t *testing.T) {
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			name, _ := pflag.UnquoteUsage(f)
+			if !f.Hidden && name != strings.ToUpper(name) {
+				t.Errorf("%s --%s %s: put the value's name in the usage, in backquotes", c.CommandPath(), f.Name, name)
+			}
+		})
+		for _, sub := range c.Commands() {
+			if sub.Hidden {
+				continue
+			}
+			walk(sub)
+		}
+	}
+	walk((&app{}).root())
 }

@@ -63,7 +63,7 @@ an earlier event then, or insist with --after-clean-up.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&req.Reason, "reason", "", "why, for the new run's history")
+	f.StringVar(&req.Reason, "reason", "", "the `REASON`, for the new run's history")
 	f.IntVar(&req.Version, "tool-version", 0, "go on with this `VERSION` of the tool, which must fit the history")
 	f.BoolVar(&req.AfterCleanUp, "after-clean-up", false, "also where clean-up ran after the failure")
 	return c
@@ -112,7 +112,7 @@ does not change.`,
 	f.BoolVar(&req.KeepSignals, "keep-signals", false, "send the fork the signals that it has not received by then")
 	f.StringVar(&req.Key, "key", "", "the new run's `KEY`: forking again under it finds the run")
 	f.IntVar(&req.Version, "tool-version", 0, "go on with this `VERSION` of the tool, which must fit the history")
-	f.StringVar(&req.Reason, "reason", "", "why, for the new run's history")
+	f.StringVar(&req.Reason, "reason", "", "the `REASON`, for the new run's history")
 	return c
 }
 
@@ -189,7 +189,7 @@ which step waits.`,
 			return a.print(run, func(w io.Writer) { fmt.Fprintf(w, "run %s: %s of %s is decided\n", run.ID, args[2], args[1]) })
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why, for the run's history")
+	c.Flags().StringVar(&reason, "reason", "", "the `REASON`, for the run's history")
 	return c
 }
 

@@ -83,9 +83,9 @@ func writeHold(w io.Writer, h *history.Hold) {
 			on = fmt.Sprintf("tenant %q", *h.Tenant)
 		}
 	}
-	fmt.Fprintf(w, "hold %s on %s: %s (%s, %s)\n", h.ID, on, present.Safe(h.Reason), present.Safe(h.By), h.PlacedAt)
+	fmt.Fprintf(w, "hold %s on %s: %s (%s, %s)\n", h.ID, on, present.Safe(h.Reason), present.Safe(h.By), present.Moment(h.PlacedAt.Std()))
 	if h.ReleasedAt != 0 {
-		fmt.Fprintf(w, "  released: %s (%s, %s)\n", present.Safe(h.ReleaseReason), present.Safe(h.ReleasedBy), h.ReleasedAt)
+		fmt.Fprintf(w, "  released: %s (%s, %s)\n", present.Safe(h.ReleaseReason), present.Safe(h.ReleasedBy), present.Moment(h.ReleasedAt.Std()))
 	}
 }
 
@@ -200,7 +200,7 @@ func (a *app) tombstonesCommand() *cobra.Command {
 			}
 			return a.print(page, func(w io.Writer) {
 				for _, t := range page.Tombstones {
-					fmt.Fprintf(w, "%s  %s v%d  %s %s, deleted %s, %d events, %.12s\n", t.Run, present.Safe(t.Workflow), t.Version, t.Status, t.ClosedAt, t.DeletedAt, t.Events, t.Head)
+					fmt.Fprintf(w, "%s  %s v%d  %s %s, deleted %s, %d events, %.12s\n", t.Run, present.Safe(t.Workflow), t.Version, t.Status, present.Moment(t.ClosedAt.Std()), present.Moment(t.DeletedAt.Std()), t.Events, t.Head)
 				}
 				if len(page.Tombstones) == 0 {
 					fmt.Fprintln(w, "no tombstones")
@@ -214,7 +214,7 @@ func (a *app) tombstonesCommand() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&tool, "tool", "", "only of this `TOOL`")
 	f.StringVar(&after, "after", "", "go on after the page that ended with this `CURSOR`")
-	f.IntVar(&limit, "limit", 50, "how many to list, 1 to 1000")
+	f.IntVar(&limit, "limit", 50, "list `N` tombstones, 1 to 1000")
 	return c
 }
 
@@ -253,8 +253,8 @@ func (a *app) journalCommand() *cobra.Command {
 	var from uint64
 	c := &cobra.Command{
 		Use:     "journal",
-		Short:   "The record of holds and purges",
-		Long:    `Journal lists who placed and released holds, when and why, and which tombstones were purged.`,
+		Short:   "The record of holds, purges and erasures",
+		Long:    `Journal lists who placed and released holds and erased runs, when and why, and which tombstones were purged.`,
 		Example: `  perdure retention journal`,
 		Args:    exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -268,7 +268,7 @@ func (a *app) journalCommand() *cobra.Command {
 			}
 			return a.print(entries, func(w io.Writer) {
 				for _, e := range entries {
-					fmt.Fprintf(w, "%d  %s  %s by %s: %s %s\n", e.Seq, e.At, e.Verb, present.Safe(e.By), present.Safe(e.Reason), e.Subject)
+					fmt.Fprintf(w, "%d  %s  %s by %s: %s %s\n", e.Seq, present.Moment(e.At.Std()), e.Verb, present.Safe(e.By), present.Safe(e.Reason), e.Subject)
 				}
 				if len(entries) == 0 {
 					fmt.Fprintln(w, "no entries")

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/perdure/perdure/cmd/perdure/internal/admin"
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
@@ -56,13 +57,13 @@ func (a *app) fail(ctx context.Context, err error) int {
 		return int(exit.Interrupted)
 	}
 	if a.json {
-		b, merr := json.Marshal(admin.Problem{Error: err.Error(), Hint: hint, Code: int(code)})
+		b, merr := json.Marshal(admin.Problem{Error: exit.Text(err), Hint: hint, Code: int(code)})
 		if merr == nil {
 			fmt.Fprintln(a.err, string(b))
 			return int(code)
 		}
 	}
-	fmt.Fprintln(a.err, "perdure: "+err.Error())
+	fmt.Fprintln(a.err, "perdure: "+exit.Text(err))
 	for line := range strings.Lines(hint) {
 		fmt.Fprintln(a.err, "  hint: "+strings.TrimRight(line, "\n"))
 	}
@@ -107,6 +108,10 @@ func (a *app) root() *cobra.Command {
 		SilenceUsage:  true,
 		Version:       version(),
 		Args:          cobra.ArbitraryArgs,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			_, err := a.logger() // a misspelt --log-level is a mistake of any command
+			return err
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return a.unknown(c, args[0])
@@ -120,7 +125,7 @@ func (a *app) root() *cobra.Command {
 	root.SuggestionsMinimumDistance = 2
 	root.SetVersionTemplate("perdure {{.Version}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return exit.New(exit.Usage, "see: "+c.CommandPath()+" --help", "%w", err)
+		return exit.New(exit.Usage, "see: "+c.CommandPath()+" --help", "%w", flagError(err))
 	})
 	f := root.PersistentFlags()
 	f.StringVar(&a.config, "config", "", "the tool `FILE` (default ./perdure.yaml)")
@@ -155,6 +160,24 @@ func (a *app) root() *cobra.Command {
 	root.SetHelpCommand(a.helpCommand(root))
 	root.AddCommand(a.versionCommand(), a.demoStepCommand(), a.stepGuardCommand())
 	return root
+}
+
+// flagError says what a flag wants, where the library says what a parser of Go's found wrong.
+func flagError(err error) error {
+	var bad *pflag.InvalidValueError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	want := bad.Unwrap().Error()
+	switch bad.GetFlag().Value.Type() {
+	case "int", "uint64":
+		want = "want a whole number"
+	case "duration":
+		want = "want a time such as 500ms, 30s, 5m or 2h"
+	case "bool":
+		want = "want true or false"
+	}
+	return fmt.Errorf("--%s %q: %s", bad.GetFlag().Name, bad.GetValue(), want)
 }
 
 // helpCommand is cobra's, but that a command which does not exist is an error.

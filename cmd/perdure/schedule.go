@@ -69,16 +69,16 @@ first. The input is held against the tool's schema. --overlap says what happens 
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&spec.Cron, "cron", "", "when: minute, hour, day, month and weekday, or @hourly, @daily, @weekly, @monthly")
+	f.StringVar(&spec.Cron, "cron", "", "when, as an `EXPRESSION`: minute, hour, day, month and weekday, or @hourly, @daily, @weekly, @monthly")
 	f.StringVar(&spec.Zone, "zone", "", "the time `ZONE` of the expression (default UTC)")
 	f.StringVar(&spec.Workflow, "tool", "", "the `TOOL` to start")
 	f.StringVar(&input, "input", "{}", "its arguments, as `JSON`")
-	f.StringVar(&overlap, "overlap", "skip", "while the run before goes on: skip, allow or cancel")
-	f.StringVar(&missed, "missed", "once", "for times that were missed: once, all or none")
+	f.StringVar(&overlap, "overlap", "skip", "the `POLICY` while the run before goes on: skip, allow or cancel")
+	f.StringVar(&missed, "missed", "once", "the `POLICY` for times that were missed: once, all or none")
 	f.StringVar(&spec.Queue, "queue", "", "the `QUEUE` of the runs")
-	f.IntVar(&spec.Priority, "priority", 0, "the priority of the runs")
+	f.IntVar(&spec.Priority, "priority", 0, "the `PRIORITY` of the runs, a whole number")
 	f.StringToStringVar(&spec.Tags, "tag", nil, "tags of the runs, as `NAME=VALUE`")
-	f.DurationVar(&spec.Deadline, "deadline", 0, "how long each run may take")
+	f.DurationVar(&spec.Deadline, "deadline", 0, "how much `TIME` each run may take, such as 2h")
 	return c
 }
 

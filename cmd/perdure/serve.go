@@ -132,13 +132,14 @@ const keyFileVariable = "PERDURE_KEY_FILE"
 // payloadFlags are those of the commands that start a server.
 func payloadFlags(c *cobra.Command, o *serve.Options) {
 	f := c.Flags()
-	storeFlag(c, &o.Store)
+	storeFlag(c, &o.Store, "keep the runs in")
 	f.StringVar(&o.KeyFile, "key-file", "", "encrypt what runs are given and give back, with the newest key in this `FILE` (default $"+keyFileVariable+")")
-	f.BoolVar(&o.Compress, "compress", false, "compress it")
+	f.BoolVar(&o.Compress, "compress", false, "compress what runs are given and give back, before it is encrypted where it is")
 }
 
-func storeFlag(c *cobra.Command, dsn *string) {
-	c.Flags().StringVar(dsn, "store", "", "keep the runs in this PostgreSQL `DATABASE`, such as postgres://perdure@db/perdure (default $"+storeVariable+", else a file)")
+// storeFlag adds --store; use says what the command does with the database.
+func storeFlag(c *cobra.Command, dsn *string, use string) {
+	c.Flags().StringVar(dsn, "store", "", use+" this PostgreSQL `DATABASE`, such as postgres://perdure@db/perdure (default $"+storeVariable+", else a file)")
 }
 
 // findStore returns the connection string that was given; "" where the store is a file.

@@ -50,7 +50,7 @@ Exit codes: 0 all is sound, 1 something is not: each finding is a line.`,
 			return err
 		},
 	}
-	storeFlag(c, &dsn)
+	storeFlag(c, &dsn, "check")
 	return c
 }
 

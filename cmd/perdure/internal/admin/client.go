@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"net"
 	"net/http"
 	"net/url"
 	"os/user"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
@@ -69,9 +71,26 @@ func (c *Client) Dial(ctx context.Context) (net.Conn, error) {
 
 // unreachable is the error for a server that is not there.
 func (c *Client) unreachable(err error) error {
-	return exit.New(exit.Unreachable, "start one with: perdure start, or: perdure serve --http 127.0.0.1:7337\nan MCP client that is configured for stdio starts one by itself",
-		"no server is running for %s: %w", c.dir.Path, err)
+	const hint = "start one with: perdure start, or: perdure serve --http 127.0.0.1:7337\nan MCP client that is configured for stdio starts one by itself"
+	return exit.New(exit.Unreachable, hint, "%w", &unreachableError{folder: c.dir.Path, cause: err})
 }
+
+// unreachableError says that no server answers, and why only where that is news: there is no socket, or its process is gone,
+// where no server runs.
+type unreachableError struct {
+	folder string
+	cause  error
+}
+
+func (e *unreachableError) Error() string {
+	text := "no server is running for " + e.folder
+	if errors.Is(e.cause, fs.ErrNotExist) || errors.Is(e.cause, syscall.ECONNREFUSED) {
+		return text
+	}
+	return text + ": " + e.cause.Error()
+}
+
+func (e *unreachableError) Unwrap() error { return e.cause }
 
 // IsDial reports whether the error is that nobody listens on the socket.
 func IsDial(err error) bool {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/perdure/perdure/history"
 )
@@ -62,6 +63,9 @@ func Of(err error) (Code, string) {
 	return Failed, ""
 }
 
+// Text is what an error says to a reader of the command's output. "invalid" behind it is for programs: the code says it.
+func Text(err error) string { return strings.TrimSuffix(err.Error(), ": "+history.ErrInvalid.Error()) }
+
 // table maps errors of the engine and the system to codes and hints. The first row that fits counts.
 var table = []struct {
 	err  error
@@ -71,11 +75,10 @@ var table = []struct {
 	{history.ErrLocked, Conflict, "one server owns a state folder at a time: use the one that runs (perdure status), or end it (perdure stop)"},
 	{history.ErrFull, Failed, "make room on the disk; nothing that was acknowledged is lost"},
 	{history.ErrCorrupt, Failed, "restore a backup of the state folder, or move the folder away to start anew"},
-	{history.ErrFormat, Failed, "this is no store of this program, or one of a later version"},
+	{history.ErrFormat, Failed, "this is no store of this program, or one of another version"},
 	{history.ErrNotFound, NotFound, ""},
 	{history.ErrExpired, NotFound, "it is deleted: finished runs are kept for the time of their retention"},
 	{history.ErrConflict, Conflict, ""},
-	{history.ErrTerminal, Conflict, ""},
 	{history.ErrTerminal, Conflict, ""},
 	{history.ErrAnswered, Conflict, ""},
 	{history.ErrInvalid, Usage, ""},

@@ -75,11 +75,24 @@ func FromWords(schema json.RawMessage, words []string) (map[string]any, error) {
 		}
 		v, err := f.value(text)
 		if err != nil {
-			return nil, exit.New(exit.Usage, "", "argument %w", err)
+			return nil, exit.New(exit.Usage, jsonHint(&f), "argument %w", err)
 		}
 		object[name] = v
 	}
 	return object, nil
+}
+
+// jsonHint shows how a value that is no text is written, where the field wants one.
+func jsonHint(f *field) string {
+	switch f.Type {
+	case "array":
+		return "write a list as JSON: " + f.name + `:='["a", "b"]'`
+	case "object":
+		return "write an object as JSON: " + f.name + `:='{"a": 1}'`
+	case "json":
+		return "a text is written without the colon: " + f.name + "=TEXT"
+	}
+	return ""
 }
 
 // value reads a text as a value of the field's type. Types that are no texts are written as in JSON.

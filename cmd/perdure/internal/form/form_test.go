@@ -50,6 +50,10 @@ func TestWrongWords(t *testing.T) {
 			t.Errorf("%s: %v, want %q", word, err, want)
 		}
 	}
+	_, err := FromWords(json.RawMessage(schema), []string{"list=one"})
+	if _, hint := exit.Of(err); !strings.Contains(hint, "list:='[") {
+		t.Errorf("a list that is no JSON: the hint %q shows none", hint)
+	}
 	if _, err := FromWords(json.RawMessage(schema), []string{"name=a", "name=b"}); err == nil {
 		t.Error("an argument is given twice, and nobody says so")
 	}

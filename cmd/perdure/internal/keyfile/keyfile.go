@@ -9,6 +9,7 @@ package keyfile
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -29,11 +30,8 @@ const maxFile = 1 << 20
 func Read(path string) ([]codec.Key, error) {
 	keys, err := read(path)
 	if err != nil {
-		code := exit.Failed
-		if errors.Is(err, fs.ErrNotExist) {
-			code = exit.NotFound
-		}
-		return nil, exit.New(code, "make a key, and the file: perdure key new --file "+path, "keys: %w", err)
+		code, hint := exit.Of(err)
+		return nil, exit.New(code, cmp.Or(hint, "make a key, and the file: perdure key new --file "+path), "keys: %w", err)
 	}
 	return keys, nil
 }
@@ -45,7 +43,7 @@ func read(path string) ([]codec.Key, error) {
 	}
 	// Windows has no such bits: there the folder's access list decides.
 	if open := info.Mode().Perm() & 0o027; open != 0 && runtime.GOOS != "windows" {
-		return nil, fmt.Errorf("%s has mode %04o: its group may write to it, or others read it; want chmod 640 or 600", path, info.Mode().Perm())
+		return nil, exit.New(exit.Failed, "chmod 600 "+path, "%s has mode %04o: its group may write to it, or others read it; want chmod 640 or 600", path, info.Mode().Perm())
 	}
 	keys, err := codec.ParseKeys(bytes.NewReader(data))
 	if err != nil {

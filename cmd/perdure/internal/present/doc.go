@@ -76,4 +76,5 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
+// Moment shows an instant, to the second, in UTC.
+func Moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }

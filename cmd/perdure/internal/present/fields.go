@@ -15,6 +15,9 @@ func Fields(schema json.RawMessage) []string {
 			Title       string            `json:"title"`
 			Description string            `json:"description"`
 			Enum        []json.RawMessage `json:"enum"`
+			Items       struct {
+				Type string `json:"type"`
+			} `json:"items"`
 		} `json:"properties"`
 		Required []string `json:"required"`
 	}
@@ -25,6 +28,9 @@ func Fields(schema json.RawMessage) []string {
 	for _, name := range Order(schema) {
 		p := s.Properties[name]
 		line := Clip(name, 64) + ": " + p.Type
+		if p.Items.Type != "" {
+			line = Clip(name, 64) + ": list of " + p.Items.Type
+		}
 		if len(p.Enum) > 0 {
 			choices := make([]string, len(p.Enum))
 			for i, e := range p.Enum {

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +103,29 @@ func TestTextsAreHarmless(t *testing.T) {
 	}
 	if got := Safe("a\nb\x1b[2J"); got != "a\nb�[2J" {
 		t.Errorf("several lines become %q", got)
+	}
+}
+
+// What is shown of a run is the same each time, also where it comes from a map.
+func TestTagsAreSorted(t *testing.T) {
+	var b strings.Builder
+	d := &admin.Detail{Run: admin.Run{Tags: map[string]string{"d": "4", "b": "2", "a": "1", "c": "3", "e": "5"}}}
+	Header(&b, d, time.Unix(0, 0), false)
+	var tags []string
+	for _, row := range strings.Split(b.String(), "\n") {
+		if fields := strings.Fields(row); len(fields) == 2 && fields[0] == "tag" {
+			tags = append(tags, fields[1])
+		}
+	}
+	if got := strings.Join(tags, " "); got != "a=1 b=2 c=3 d=4 e=5" {
+		t.Errorf("the tags are %q", got)
+	}
+}
+
+func TestFieldsNameWhatListsHold(t *testing.T) {
+	got := Fields(json.RawMessage(`{"properties":{"l":{"type":"array","items":{"type":"string"}},"any":{"type":"array"}},"required":["l"]}`))
+	if want := []string{"l: list of string", "any: array (optional)"}; !slices.Equal(got, want) {
+		t.Errorf("the fields are %q, want %q", got, want)
 	}
 }
 

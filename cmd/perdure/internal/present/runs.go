@@ -1,8 +1,11 @@
 package present
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -74,12 +77,12 @@ func Header(w io.Writer, d *admin.Detail, now time.Time, full bool) {
 	if d.Failure != nil && d.Status != history.StatusCompleted {
 		row("error", "%s", indent(Safe(d.Failure.Error()), "  \t"))
 	}
-	row("started", "%s, %s", moment(d.Created), Ago(d.Created, now))
+	row("started", "%s, %s", Moment(d.Created), Ago(d.Created, now))
 	if !d.Closed.IsZero() {
-		row("ended", "%s, after %s", moment(d.Closed), Span(d.Closed.Sub(d.Created)))
+		row("ended", "%s, after %s", Moment(d.Closed), Span(d.Closed.Sub(d.Created)))
 	}
 	if !d.Deadline.IsZero() && d.Closed.IsZero() {
-		row("deadline", "%s, %s", moment(d.Deadline), Ago(d.Deadline, now))
+		row("deadline", "%s, %s", Moment(d.Deadline), Ago(d.Deadline, now))
 	}
 	if d.Key != "" {
 		row("key", "%s", Clip(d.Key, limit))
@@ -93,17 +96,28 @@ func Header(w io.Writer, d *admin.Detail, now time.Time, full bool) {
 	if d.Origin != "" {
 		row("origin", "%s", origin(&d.Run))
 	}
-	for k, v := range d.Tags {
-		row("tag", "%s", Clip(k+"="+v, limit))
+	for _, k := range slices.Sorted(maps.Keys(d.Tags)) {
+		row("tag", "%s", Clip(k+"="+d.Tags[k], limit))
 	}
-	row("input", "%s", Short(d.Input, limit))
-	if d.Result != nil {
-		row("result", "%s", Short(d.Result, limit))
+	row("input", "%s", payload(d, history.RunStarted, d.Input, limit))
+	if result := payload(d, history.RunCompleted, d.Result, limit); result != "" {
+		row("result", "%s", result)
 	}
 	for _, timer := range d.Timers {
 		row("timer", "%s, for %s", Ago(timer.At, now), timer.Position)
 	}
 	_ = t.Flush()
+}
+
+// payload shows what an event of the kind brought, or why it cannot be shown.
+func payload(d *admin.Detail, kind history.Kind, raw json.RawMessage, limit int) string {
+	for i := range d.Timeline {
+		e := &d.Timeline[i]
+		if gone := Gone(e.Erased, e.Sealed); e.Kind == admin.Kind(kind) && gone != "" {
+			return gone
+		}
+	}
+	return Short(raw, limit)
 }
 
 // caller names who started a run.
@@ -167,7 +181,7 @@ func Question(w io.Writer, q *admin.Question, now time.Time) {
 		fmt.Fprintf(w, "  %s: %s\n", q.Method, Short(q.Body, 400))
 	}
 	if !q.Deadline.IsZero() {
-		fmt.Fprintf(w, "  until %s, %s\n", moment(q.Deadline), Ago(q.Deadline, now))
+		fmt.Fprintf(w, "  until %s, %s\n", Moment(q.Deadline), Ago(q.Deadline, now))
 	}
 	switch {
 	case q.Approval:

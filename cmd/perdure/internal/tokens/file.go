@@ -1,6 +1,7 @@
 package tokens
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,11 +47,8 @@ func stampOf(info fs.FileInfo) stamp { return stamp{info.ModTime(), info.Size(),
 func Open(path string, log *slog.Logger) (*File, error) {
 	f := &File{path: path, log: log}
 	if err := f.load(); err != nil {
-		code := exit.Failed
-		if errors.Is(err, fs.ErrNotExist) {
-			code = exit.NotFound
-		}
-		return nil, exit.New(code, "make a token, and the file: perdure token new PRINCIPAL --file "+path, "tokens: %w", err)
+		code, hint := exit.Of(err)
+		return nil, exit.New(code, cmp.Or(hint, "make a token, and the file: perdure token new PRINCIPAL --file "+path), "tokens: %w", err)
 	}
 	return f, nil
 }
@@ -64,7 +62,7 @@ func (f *File) load() error {
 	f.seen = stampOf(info)
 	// Windows has no such bits: there the folder's access list decides.
 	if open := info.Mode().Perm() & 0o027; open != 0 && runtime.GOOS != "windows" {
-		return fmt.Errorf("%s has mode %04o: its group may write to it, or others read it; want chmod 640 or 600", f.path, info.Mode().Perm())
+		return exit.New(exit.Failed, "chmod 600 "+f.path, "%s has mode %04o: its group may write to it, or others read it; want chmod 640 or 600", f.path, info.Mode().Perm())
 	}
 	t, err := parse(string(data))
 	if err != nil {
