@@ -64,7 +64,8 @@ const (
 	parallel = 2
 	// tries bounds how often a point is armed that a life did not reach.
 	tries = 6
-	// patience is how long a life with an armed point may take to reach it.
+	// patience is how long the first life with an armed point may take to reach it; each further try has as much more, for
+	// machines that are slow.
 	patience = 2 * time.Second
 )
 
@@ -185,10 +186,10 @@ func (p *parent) lives(points []string, kills int) {
 			point = points[p.random.IntN(len(points))]
 		}
 		if point == "" {
-			p.live("")
+			p.live("", time.Duration(p.random.IntN(150_000))*time.Microsecond)
 			continue
 		}
-		if tried[point]++; !p.live(p.arm(point, tried[point])) && tried[point] < tries {
+		if tried[point]++; !p.live(p.arm(point, tried[point]), time.Duration(tried[point])*patience) && tried[point] < tries {
 			queue = append(queue, point)
 		}
 	}
@@ -226,16 +227,12 @@ func (p *parent) command(l life, armed string) *exec.Cmd {
 	return cmd
 }
 
-// live runs one child until it dies, at the armed point or, where none is or it is not reached, at a random moment after it
-// has opened the store. It reports whether it was the point.
-func (p *parent) live(armed string) (atPoint bool) {
+// live runs one child until it dies, at the armed point or, where none is or it is not reached, at a moment after it has
+// opened the store. It reports whether it was the point.
+func (p *parent) live(armed string, moment time.Duration) (atPoint bool) {
 	p.t.Helper()
 	p.life++
 	cmd := p.command(life{Number: p.life - 1, Seed: p.random.Uint64()}, armed)
-	moment := time.Duration(p.random.IntN(150_000)) * time.Microsecond
-	if armed != "" {
-		moment = patience
-	}
 	point, err := p.hear(cmd, moment)
 	if cmd.ProcessState.Exited() {
 		p.t.Fatalf("life %d (%s) ended by itself: %v", p.life-1, cmp.Or(armed, "random"), err)

@@ -138,7 +138,8 @@ func (j *judge) everyRun() {
 	}
 }
 
-// steps checks that each step has one result, that it is that of an execution, and that none began after it was recorded.
+// steps checks that each step has one result, that it is that of an execution, and that no holder that could know of it
+// executed the step again.
 func (j *judge) steps(r *ran) {
 	results := map[history.Position]*history.Event{}
 	for i := range r.events {
@@ -161,13 +162,39 @@ func (j *judge) steps(r *ran) {
 	for pos, xs := range j.log.executions[r.ID] {
 		if res := results[pos]; res != nil {
 			for _, x := range xs {
-				if x.seq >= res.Seq {
+				if again(x, res) {
 					j.errorf("run %s: step %s ran again after event %d had recorded its result: %s", r.Key, pos, res.Seq, x.line)
 				}
 			}
 		}
 		if strings.HasPrefix(string(pos), onceStep+"#") && len(xs) > 1 {
 			j.errorf("run %s: step %s ran %d times, want at most once", r.Key, pos, len(xs))
+		}
+	}
+}
+
+// again reports whether an execution began although its claim could know that the result was recorded: the claim that
+// recorded it, and every later one. One that was overtaken may be on its way into the step while its successor records the
+// result, as after a pause and a resume: a step is executed at least once, and what it gives back is dropped.
+func again(x execution, result *history.Event) bool {
+	return x.seq >= result.Seq && x.token.Compare(result.Token) >= 0
+}
+
+func TestAgain(t *testing.T) {
+	result := &history.Event{Seq: 4, Token: history.Token{Epoch: 2, Counter: 5}}
+	for _, c := range []struct {
+		name string
+		x    execution
+		want bool
+	}{
+		{"before the result", execution{seq: 3, token: history.Token{Epoch: 2, Counter: 5}}, false},
+		{"by who recorded it", execution{seq: 4, token: history.Token{Epoch: 2, Counter: 5}}, true},
+		{"by a later claim", execution{seq: 6, token: history.Token{Epoch: 2, Counter: 6}}, true},
+		{"by a later process", execution{seq: 4, token: history.Token{Epoch: 3, Counter: 1}}, true},
+		{"by a claim that was overtaken", execution{seq: 4, token: history.Token{Epoch: 2, Counter: 4}}, false},
+	} {
+		if got := again(c.x, result); got != c.want {
+			t.Errorf("%s: %t, want %t", c.name, got, c.want)
 		}
 	}
 }

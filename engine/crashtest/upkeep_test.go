@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 	"golang.org/x/sync/errgroup"
@@ -88,7 +89,11 @@ func (h *halfway) Write(p []byte) (int, error) {
 	return n, err
 }
 
-const upkeepRuns = 50 // several batches of an upgrade
+const (
+	upkeepRuns = 50 // several batches of an upgrade
+	// upkeepLimit is when a process that comes neither to its point nor to its end hangs.
+	upkeepLimit = time.Minute
+)
 
 // crashInUpkeep kills a process that creates, upgrades, compacts, backs up or restores a store, at each point of that: what
 // it leaves is the store as it was or as it is to be, whole, and doing it again succeeds.
@@ -102,13 +107,13 @@ func crashInUpkeep(t *testing.T, child string, tally *tally) {
 			t.Run(fmt.Sprintf("%s %d", strings.ReplaceAll(point, "/", " "), nth), func(t *testing.T) {
 				p := &parent{t: t, child: child, dir: t.TempDir(), log: newWitnessLog()}
 				p.prepare(what, model)
-				died, err := p.hear(p.command(life{Upkeep: what}, fmt.Sprintf("%s:%d", point, nth)), patience)
+				died, err := p.hear(p.command(life{Upkeep: what}, fmt.Sprintf("%s:%d", point, nth)), upkeepLimit)
 				if died != point {
 					t.Fatalf("the child did not end at the point: %v", err)
 				}
 				tally.add(point)
 				p.between(what)
-				if _, err := p.hear(p.command(life{Upkeep: what}, ""), patience); err != nil {
+				if _, err := p.hear(p.command(life{Upkeep: what}, ""), upkeepLimit); err != nil {
 					t.Fatalf("%s again: %v", what, err)
 				}
 				p.holds(storePath(p.dir), what, true)
@@ -235,7 +240,7 @@ func (p *parent) holds(path, what string, done bool) {
 		p.t.Errorf("the store has %d runs, want %d, %v", len(page.Runs), want, err)
 	}
 	if done && want > 0 {
-		claims, err := s.Claim(p.t.Context(), engine.ClaimRequest{Owner: "test", Workflows: []history.WorkflowKey{{Name: "w", Version: 1}}, Max: want, TTL: patience})
+		claims, err := s.Claim(p.t.Context(), engine.ClaimRequest{Owner: "test", Workflows: []history.WorkflowKey{{Name: "w", Version: 1}}, Max: want, TTL: time.Minute})
 		if len(claims) != want/2 || err != nil {
 			p.t.Errorf("%d runs can be claimed, want %d, %v", len(claims), want/2, err)
 		}

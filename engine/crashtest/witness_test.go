@@ -34,7 +34,12 @@ type execution struct {
 	line string
 	seq  uint64    // the newest event of the run that was durable when it began
 	at   time.Time // by the machine's clock
+	// token is that of the claim it began under.
+	token history.Token
 }
+
+// executor is who executes a step: the life, and the token's epoch and counter.
+const executor = "life-%d-%x-%x"
 
 func newWitnessLog() *witnessLog {
 	return &witnessLog{
@@ -109,6 +114,11 @@ func (l *witnessLog) execution(line string) error {
 	if _, err := fmt.Sscan(line, &run, &pos, &seq, &at, &who); err != nil {
 		return err
 	}
+	var life int
+	var token history.Token
+	if _, err := fmt.Sscanf(who, executor, &life, &token.Epoch, &token.Counter); err != nil {
+		return err
+	}
 	var id history.RunID
 	if err := id.UnmarshalText([]byte(run)); err != nil {
 		return err
@@ -117,7 +127,7 @@ func (l *witnessLog) execution(line string) error {
 		l.executions[id] = map[history.Position][]execution{}
 	}
 	steps := l.executions[id]
-	steps[history.Position(pos)] = append(steps[history.Position(pos)], execution{line, seq, time.Unix(0, at)})
+	steps[history.Position(pos)] = append(steps[history.Position(pos)], execution{line, seq, time.Unix(0, at), token})
 	return nil
 }
 
