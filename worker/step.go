@@ -107,8 +107,12 @@ func (h *held) attempt(ctx context.Context, cancel context.CancelCauseFunc, c ke
 	}
 }
 
-// call runs the step's function, through the interceptor where there is one.
+// call runs the step's function, through the interceptor where there is one. It does not enter it when the claim is gone
+// by now: the next holder executes the step, and what this attempt gave back would be dropped.
 func (h *held) call(ctx context.Context, c kernel.StepCall) ([]byte, *history.Failure) {
+	if cause := context.Cause(ctx); errors.Is(cause, errLost) || errors.Is(cause, errDraining) {
+		return nil, &history.Failure{Kind: history.FailureCanceled, Message: cause.Error()}
+	}
 	if h.w.opts.Intercept == nil {
 		return c.Run(ctx)
 	}
