@@ -111,7 +111,8 @@ type Leases interface {
 	// is of the tenant that has the fewest leases, among such the one that was served longest ago; of its runs the one with
 	// the highest priority is taken, then the oldest. A run with a concurrency key is passed over while as many leases as
 	// its limit are held on runs of its tenant with that key. A store need not make a claim durable: a run counts as claimed (history.State.Claimed)
-	// after a crash only once its holder has committed, renewed or released it, or its lease has run out.
+	// after a crash only once its holder has committed, renewed or released it, or its lease has run out. While a Cancel, Pause
+	// or Terminate of a run is in flight, a claim may pass the run over, and so may one beside a claim that such a call overtakes.
 	Claim(ctx context.Context, req ClaimRequest) ([]history.Claim, error)
 
 	// Renew extends by ttl from now the owner's leases that held names, and returns the runs of held that it no longer has.

@@ -136,6 +136,7 @@ func linearHistory(store engine.Store, seed uint64) (all []porcupine.Operation) 
 			all = append(all, op)
 		}
 	}
+	excuse(all)
 	return all
 }
 
@@ -297,6 +298,9 @@ func (l lying) Claim(ctx context.Context, req history.ClaimRequest) ([]history.C
 			cs[i].Token = history.Token{Epoch: 1}
 		}
 	}
+	if l.bug == "a run is passed over" && len(cs) > 0 && cs[0].Token.Counter%4 == 0 {
+		return nil, l.Store.Release(ctx, cs[0].Run.ID, cs[0].Token, 0, "")
+	}
 	return cs, err
 }
 
@@ -304,6 +308,7 @@ func (l lying) Claim(ctx context.Context, req history.ClaimRequest) ([]history.C
 func TestLinearFindsPlantedBugs(t *testing.T) {
 	for _, bug := range []string{
 		"a second answer wins", "a stale token commits", "a repeated start is a new one", "a signal is acknowledged and lost", "tokens do not grow",
+		"a run is passed over",
 	} {
 		t.Run(bug, func(t *testing.T) {
 			for seed := range uint64(20) {
