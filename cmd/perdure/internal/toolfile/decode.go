@@ -109,6 +109,10 @@ func (d decoder) number(n *node, what string, low, high, fallback int) int {
 		return fallback
 	}
 	value, ok := asInt(n)
+	if low == high && value != low {
+		d.wrong(n, fmt.Sprintf("%s must be %d", what, low), "")
+		return fallback
+	}
 	if !ok || value < low || value > high {
 		d.wrong(n, fmt.Sprintf("%s must be a whole number from %d to %d", what, low, high), "")
 		return fallback

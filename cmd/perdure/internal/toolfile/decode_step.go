@@ -53,7 +53,9 @@ func (d decoder) step(n *node, kinds []string) *Step {
 		return step
 	}
 	step.Name = d.stepName(n.get("name"), n)
-	d.where = strings.TrimPrefix(d.where+", step "+step.Name, ", ")
+	if step.Name != "" {
+		d.where = strings.TrimPrefix(d.where+", step "+step.Name, ", ")
+	}
 	kind := d.kind(n, kinds)
 	d.stepKeys(n, kind)
 	step.Status = d.text(n.get("status"), "status")

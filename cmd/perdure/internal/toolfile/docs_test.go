@@ -36,6 +36,22 @@ func TestReferenceExamples(t *testing.T) {
 	}
 }
 
+// The tool of the page on MCP is right, too: its curl commands are for it.
+func TestToolOfTheProtocolPage(t *testing.T) {
+	data, err := os.ReadFile("../../../../docs/mcp.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := yamlBlock.FindAllStringSubmatch(string(data), -1)
+	if len(blocks) != 1 {
+		t.Fatalf("%d blocks", len(blocks))
+	}
+	file, err := Parse("mcp.yaml", []byte(blocks[0][1]), "/etc/perdure")
+	if err != nil || len(file.Warnings) > 0 {
+		t.Fatalf("%v, %v", err, file.Warnings)
+	}
+}
+
 func wholeFile(part string) string {
 	const head = "secrets: {TOKEN: {env: T}, HOOK: {env: H}}\ntools:\n- name: t\n  description: d\n"
 	const open = "  input: {type: object}\n"

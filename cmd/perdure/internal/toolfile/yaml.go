@@ -235,6 +235,10 @@ func (s *source) syntax(err error) {
 		hint = `put a text that holds ${…} in quotes when it stands in [ ] or { }, or when it holds ": "`
 	} else if strings.Contains(line, "\t") {
 		hint = "indent with spaces, not tabs"
+	} else if strings.HasPrefix(syntax.Message, "mapping value is not allowed") {
+		hint = `put a text that holds ": " in quotes`
+	} else if strings.HasPrefix(syntax.Message, "value is not allowed") {
+		hint = "indent it as far as its neighbours"
 	}
 	s.report(position.Line, position.Column, "", "not YAML: "+syntax.Message, hint)
 }
