@@ -16,7 +16,7 @@ func (s *Store) Commit(ctx context.Context, b history.Batch) (state history.Stat
 	if err := b.Check(); err != nil {
 		return state, err
 	}
-	err = s.write(ctx, "commit", []history.RunID{b.Run}, func(w *write) error {
+	err = s.transact(ctx, "commit", scope{runs: []history.RunID{b.Run}, inbox: true}, func(w *write) error {
 		r := w.runs[b.Run]
 		if r.state.Status.Terminal() {
 			return fmt.Errorf("run %s: %w: %w", b.Run, history.ErrFenced, history.ErrTerminal)

@@ -4,17 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/perdure/perdure/history"
 )
 
-// The codes of PostgreSQL that decide something here. A transaction that met one changed nothing.
+// The codes of PostgreSQL that decide something here. A transaction that met one changed nothing, but for codeUnknown.
 const (
 	codeSerialization = "40001"
 	codeDeadlock      = "40P01"
 	codeUnique        = "23505"
+	codeUnknown       = "40003" // whether it was committed
 )
 
 // repeatable reports whether the transaction is to be tried again: it lost to another, or found its key or its row of
@@ -58,7 +60,8 @@ func safe(err error) error {
 func lost(err error) bool {
 	var server *pgconn.PgError
 	if errors.As(err, &server) {
-		return server.Code[:2] == "57" || server.Code[:2] == "08" // the server shuts down, or lost its client
+		// the server shuts down, lost its client, or does not know itself
+		return strings.HasPrefix(server.Code, "57") || strings.HasPrefix(server.Code, "08") || server.Code == codeUnknown
 	}
 	var broken interface{ Timeout() bool }
 	return pgconn.Timeout(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &broken)

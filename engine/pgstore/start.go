@@ -97,6 +97,9 @@ func (w *write) keyed(ctx context.Context, id history.RunID, start *history.Star
 		return nil, err
 	}
 	old, err := w.run(ctx, id)
+	if errors.Is(err, history.ErrExpired) {
+		return w.keyed(ctx, id, start) // it was deleted meanwhile: the tombstone decides
+	}
 	if err != nil {
 		return nil, err
 	}

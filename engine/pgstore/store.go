@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -36,13 +35,13 @@ type Store struct {
 	opening int64
 	feed    feed
 
-	closed atomic.Bool
 	// calls counts the calls in progress: the pool is closed after the last.
 	calls sync.WaitGroup
 	stop  context.CancelFunc
 	polls sync.WaitGroup
 
-	mu sync.Mutex
+	mu     sync.Mutex
+	closed bool // guarded by mu, as is the first of calls
 	// served numbers, for each tenant, its newest claim here. Guarded by mu.
 	served map[string]uint64
 	turns  uint64 // guarded by mu
@@ -102,7 +101,11 @@ func (s *Store) begin(ctx context.Context) error {
 
 // Close gives up the leases that were claimed through this opening, and implements io.Closer.
 func (s *Store) Close() error {
-	if s.closed.Swap(true) {
+	s.mu.Lock()
+	done := s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if done {
 		return nil
 	}
 	s.stop()
@@ -131,11 +134,12 @@ func (s *Store) enter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	s.calls.Add(1)
-	if s.closed.Load() {
-		s.calls.Done()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
 		return history.ErrClosed
 	}
+	s.calls.Add(1)
 	return nil
 }
 

@@ -20,16 +20,23 @@ import (
 type write struct {
 	*Store
 	conn  *pgxpool.Conn
-	at    history.Time // the store's time, read when the transaction began
+	at    history.Time // the store's time, read when the newest lock was there, so that the times of a run follow its writes
 	batch pgx.Batch
 	runs  map[history.RunID]*locked
 	order []*locked
 }
 
+// scope is what a transaction locks at its begin.
+type scope struct {
+	runs []history.RunID
+	// inbox reads the inboxes too. Only a commit needs its run's; a delivery to a full inbox must not read all of it.
+	inbox bool
+}
+
 // locked is a run whose row the transaction has locked.
 type locked struct {
 	row
-	// inbox are the items that no event has consumed; open are the keys of the questions that are open, asked those of all.
+	// inbox are the items that no event has consumed, where they were read; open are the keys of the questions that are open, asked those of all.
 	inbox []history.InboxItem
 	open  map[string]bool
 	asked map[string]bool
@@ -50,11 +57,15 @@ const tries = 20
 
 // write runs fn in a transaction that has locked the rows of the runs named, in that order. fn may run more than once.
 func (s *Store) write(ctx context.Context, op string, runs []history.RunID, fn func(w *write) error) error {
+	return s.transact(ctx, op, scope{runs: runs}, fn)
+}
+
+func (s *Store) transact(ctx context.Context, op string, sc scope, fn func(w *write) error) error {
 	err := s.enter(ctx)
 	if err == nil {
 		defer s.leave()
 		for try := range tries {
-			if err = s.once(ctx, runs, fn); !repeatable(err) {
+			if err = s.once(ctx, sc, fn); !repeatable(err) {
 				break
 			}
 			if err := wait(ctx, try); err != nil {
@@ -79,14 +90,13 @@ func wait(ctx context.Context, try int) error {
 	}
 }
 
-func (s *Store) once(ctx context.Context, runs []history.RunID, fn func(w *write) error) (err error) {
+func (s *Store) once(ctx context.Context, sc scope, fn func(w *write) error) (err error) {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.Release() // a connection with a transaction left open is closed, not reused
 	w := &write{Store: s, conn: conn, runs: map[history.RunID]*locked{}}
-	if err = w.lock(ctx, true, runs); err == nil {
+	if err = w.lock(ctx, true, sc); err == nil {
 		err = fn(w)
 	}
 	if err == nil {
@@ -94,6 +104,9 @@ func (s *Store) once(ctx context.Context, runs []history.RunID, fn func(w *write
 	}
 	if err != nil {
 		w.rollback(ctx)
+	}
+	conn.Release() // before the subscribers are told, who may want one; where a transaction was left open, it is closed
+	if err != nil {
 		return err
 	}
 	for _, r := range w.order {
@@ -114,22 +127,21 @@ func (w *write) rollback(ctx context.Context) {
 }
 
 // lock locks the rows of runs and reads what belongs to them, in one round trip. begin opens the transaction in it.
-func (w *write) lock(ctx context.Context, begin bool, runs []history.RunID) error {
+func (w *write) lock(ctx context.Context, begin bool, sc scope) error {
 	var b pgx.Batch
 	if begin {
 		b.Queue("begin")
-		b.Queue(selectNow)
 	}
-	for _, id := range runs {
+	for _, id := range sc.runs {
 		b.Queue("select "+rowColumns+" from perdure_runs where id = $1 for update", id[:])
-		b.Queue("select seq, accepted_at, rec from perdure_inbox where run = $1 and not dead order by seq", id[:])
+		if sc.inbox {
+			b.Queue("select seq, accepted_at, rec from perdure_inbox where run = $1 and not dead order by seq", id[:])
+		}
 		b.Queue("select key, rec is not null from perdure_questions where run = $1", id[:])
 	}
-	if b.Len() == 0 {
-		return nil
-	}
+	b.Queue(selectNow) // last: a lock may be long in coming, and others accept things meanwhile
 	res := w.conn.SendBatch(ctx, &b)
-	err := w.locks(res, begin, runs)
+	err := w.locks(res, begin, sc)
 	if cerr := res.Close(); err == nil {
 		err = cerr
 	}
@@ -144,18 +156,14 @@ type missingRun struct{ id history.RunID }
 
 func (m missingRun) Error() string { return "run " + m.id.String() + " is not there" }
 
-func (w *write) locks(res pgx.BatchResults, begin bool, runs []history.RunID) error {
+func (w *write) locks(res pgx.BatchResults, begin bool, sc scope) error {
 	if begin {
 		if _, err := res.Exec(); err != nil {
 			return err
 		}
-		var now history.Time
-		if err := res.QueryRow().Scan(&now); err != nil {
-			return err
-		}
-		w.at = w.clock.observe(now)
 	}
-	for _, id := range runs {
+	var newest history.Time
+	for _, id := range sc.runs {
 		r, err := w.scan(res.QueryRow())
 		if errors.Is(err, pgx.ErrNoRows) {
 			return missingRun{id}
@@ -164,14 +172,23 @@ func (w *write) locks(res pgx.BatchResults, begin bool, runs []history.RunID) er
 			return err
 		}
 		l := &locked{row: *r, open: map[string]bool{}, asked: map[string]bool{}, known: map[identity]history.Digest{}}
-		if l.inbox, err = w.items(res.Query()); err != nil {
-			return err
+		if sc.inbox {
+			if l.inbox, err = w.items(res.Query()); err != nil {
+				return err
+			}
 		}
 		if err := l.questions(res.Query()); err != nil {
 			return err
 		}
 		w.add(l)
+		newest = max(newest, l.state.UpdatedAt)
 	}
+	var now history.Time
+	if err := res.QueryRow().Scan(&now); err != nil {
+		return err
+	}
+	// A database that was promoted may have a clock that is behind: what happens to a run is never before what happened.
+	w.at = max(w.clock.observe(now), newest)
 	return nil
 }
 
@@ -203,7 +220,7 @@ func (w *write) run(ctx context.Context, id history.RunID) (*locked, error) {
 	if r := w.runs[id]; r != nil {
 		return r, nil
 	}
-	if err := w.lock(ctx, false, []history.RunID{id}); err != nil {
+	if err := w.lock(ctx, false, scope{runs: []history.RunID{id}}); err != nil {
 		return nil, err
 	}
 	return w.runs[id], nil

@@ -121,7 +121,7 @@ func (s *server) open(ctx context.Context) (l listeners, err error) {
 	log := s.opts.Log
 	s.notify = newNotifier(s)
 	s.engine, err = engine.New(s.store, engine.Options{
-		Log: log, DrainTimeout: s.opts.Drain, Workflows: []workflow.Definition{schedule.Workflow()}, Codecs: codecs,
+		Worker: s.workerOptions(), Log: log, DrainTimeout: s.opts.Drain, Workflows: []workflow.Definition{schedule.Workflow()}, Codecs: codecs,
 	})
 	if err != nil {
 		return l, err

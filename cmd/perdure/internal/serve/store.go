@@ -5,11 +5,13 @@ import (
 	"errors"
 	"io"
 	"os"
+	"time"
 
 	"github.com/perdure/perdure/cmd/perdure/internal/admin"
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
 	"github.com/perdure/perdure/engine/boltstore"
 	"github.com/perdure/perdure/engine/pgstore"
+	"github.com/perdure/perdure/worker"
 )
 
 // openStore opens the file in the state folder, or the database, and makes this process the folder's owner.
@@ -32,6 +34,15 @@ func (s *server) openStore(ctx context.Context) error {
 	}
 	s.store, s.upkeep, s.lock, s.owned = store, database{}, lock, s.opts.Dir.LockFile()
 	return nil
+}
+
+// workerOptions make a worker look often where other processes hold runs, which it takes over when their leases have run
+// out: nobody tells it of a process that was killed.
+func (s *server) workerOptions() (o worker.Options) {
+	if s.opts.Store != "" {
+		o.PollInterval = 500 * time.Millisecond
+	}
+	return o
 }
 
 // closeStore closes the store, and gives the folder up.
