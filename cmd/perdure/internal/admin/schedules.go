@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -84,7 +85,7 @@ func (h *Handler) schedules(handle func(pattern string, fn func(r *http.Request)
 func (h *Handler) schedule(r *http.Request) (any, error) {
 	e, err := h.Schedules.Describe(r.Context(), r.PathValue("name"))
 	if err != nil {
-		return nil, err
+		return nil, scheduleError(err)
 	}
 	return scheduleOf(&e), nil
 }
@@ -104,7 +105,15 @@ func (h *Handler) changeSchedule(r *http.Request) (any, error) {
 		return nil, exit.New(exit.Usage, "", "verb %q: want pause, resume, trigger or delete", verb)
 	}
 	if err := change(r.Context(), r.PathValue("name"), by(r)); err != nil {
-		return nil, err
+		return nil, scheduleError(err)
 	}
 	return h.schedule(r)
+}
+
+// scheduleError says where the names are, where one is not known.
+func scheduleError(err error) error {
+	if errors.Is(err, history.ErrNotFound) {
+		return exit.New(exit.NotFound, "list them with: perdure schedule list", "%w", err)
+	}
+	return err
 }
