@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -397,9 +396,7 @@ func TestShutdownEndsAWaitingResult(t *testing.T) {
 	result := make(chan message, 1)
 	go func() { result <- s.of(methodResult, id) }()
 	h.engine.waiting(2) // the result, and the session's status
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	if err := h.server.Shutdown(ctx); err != nil {
+	if err := h.server.Shutdown(soon(t)); err != nil {
 		t.Fatal(err)
 	}
 	if m := within(t, result); m.code() != -32603 || !strings.Contains(m.raw, "shutting down") {

@@ -121,9 +121,7 @@ func TestMixedSubscription(t *testing.T) {
 		t.Errorf("the new tool is not listed: %s", list.raw)
 	}
 	// A shutdown ends it gracefully.
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	if err := h.server.Shutdown(ctx); err != nil {
+	if err := h.server.Shutdown(soon(t)); err != nil {
 		t.Fatal(err)
 	}
 	s.ended()

@@ -249,7 +249,8 @@ func TestSecondOpenerGetsAClearErrorAtOnce(t *testing.T) {
 	s := open(t, path, nil)
 	began := time.Now()
 	refused(t, path, history.ErrLocked)
-	if took := time.Since(began); took > 3*time.Second {
+	// Each waits for half a second, in case that the holder is on its way out. The bound is for one that waits for the holder.
+	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("two refusals took %s", took)
 	}
 	start(t, s, "still works", 1)

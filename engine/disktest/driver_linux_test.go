@@ -122,22 +122,22 @@ func (d *driver) start(ctx context.Context, req request, rep *reply) error {
 	return err
 }
 
-// startWhileReading fails where a read waits for a write.
+// startWhileReading fails where reads wait for a write: then hardly one ends before the write does, else many, however slow
+// the machine is.
 func (d *driver) startWhileReading(ctx context.Context, req request, rep *reply) error {
 	done := make(chan error, 1)
 	go func() { done <- d.start(ctx, req, rep) }()
-	for {
-		began := time.Now()
+	for reads := 0; ; reads++ {
 		if _, err := d.store.List(ctx, engine.Filter{}); err != nil {
 			return err
 		}
 		select {
 		case err := <-done:
+			if reads < 3 {
+				rep.Wrong = append(rep.Wrong, fmt.Sprintf("%d reads ended before the write did", reads))
+			}
 			return err
 		default:
-		}
-		if took := time.Since(began); took > 150*time.Millisecond {
-			rep.Wrong = append(rep.Wrong, fmt.Sprintf("a read took %s", took))
 		}
 	}
 }
