@@ -26,6 +26,7 @@ const (
 	goleak     = "go.uber.org/goleak"
 	jsonschema = "github.com/google/jsonschema-go"
 	mcpSDK     = "github.com/modelcontextprotocol/go-sdk"
+	pflag      = "github.com/spf13/pflag"
 	porcupine  = "github.com/anishathalye/porcupine"
 	rapid      = "pgregory.net/rapid"
 	testscript = "github.com/rogpeppe/go-internal"
@@ -71,7 +72,7 @@ var rules = map[string]rule{
 	"mcptasks":         {folders: []string{"history", "workflow"}, libraries: []string{jsonschema, mcpSDK, ulid, xsync, xtime}},
 	"cmd": {
 		folders:   []string{"engine", "engine/boltstore", "engine/pgstore", "engine/schedule", "history", "mcptasks", "signal", "timer", "worker", "workflow"},
-		libraries: []string{cel, cobra, jsonschema, mcpSDK, ulid, xsync, xsys, yaml},
+		libraries: []string{cel, cobra, jsonschema, mcpSDK, pflag, ulid, xsync, xsys, yaml},
 	},
 	"docs": {
 		folders:   []string{"engine", "engine/boltstore", "history", "mcptasks", "signal", "timer", "worker", "workflow"},
