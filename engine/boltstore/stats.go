@@ -57,9 +57,10 @@ func (s *Store) Stats(ctx context.Context) (Stats, error) {
 		Path: s.path, Epoch: s.epoch, Runs: map[string]int{}, HighWater: s.highWater, Limit: int64(s.maxSize), Ballast: s.ballast.size,
 	}
 	lines := map[LineStats]*LineStats{}
+	var used int64 // the pages that ever had something; bbolt lets the file grow in larger steps
 	err := s.view(ctx, "stats", func(v *view) error {
 		m, err := readMeta(v.tx)
-		st.Format = m.format
+		st.Format, used = m.format, v.tx.Size()
 		return err
 	})
 	for _, walk := range []struct {
@@ -99,7 +100,7 @@ func (s *Store) Stats(ctx context.Context) (Stats, error) {
 		return Stats{}, s.wrap("stats", err)
 	}
 	st.FileBytes, st.Growth = info.Size(), info.Size()-s.sizeAtOpen
-	st.FreeBytes = s.free()
+	st.FreeBytes = s.free() + max(0, st.FileBytes-used)
 	if !s.ro {
 		if err := s.roomForRuns(); err != nil {
 			st.Refusing = err.Error()

@@ -224,6 +224,9 @@ func TestStatsCountByStatusAndLine(t *testing.T) {
 	if st.Runs["ready"] != 3 || st.Runs["canceled"] != 1 || len(st.Lines) != 2 || st.FileBytes == 0 || st.Format != 3 {
 		t.Errorf("stats are %+v", st)
 	}
+	if used := st.FileBytes - st.FreeBytes; used <= 0 || used > 1<<20 { // the file itself has grown by more
+		t.Errorf("%d bytes of %d are in use by four small runs", used, st.FileBytes)
+	}
 	if l := st.Lines[0]; l.Workflow != "w" || l.Version != 1 || l.Runs != 2 || l.Oldest < first.CreatedAt {
 		t.Errorf("the longest line is %+v", l)
 	}
