@@ -2,13 +2,16 @@ package mcptasks
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -123,6 +126,62 @@ func TestClientDrivesATaskToItsEnd(t *testing.T) {
 			t.Errorf("%+v, %v", again, err)
 		}
 	})
+}
+
+// TestClientHonoursTheIntervalOfTheHandle: the first poll comes after the interval that the creation advised, the next ones
+// after what each poll says, and all within the client's own bounds.
+func TestClientHonoursTheIntervalOfTheHandle(t *testing.T) {
+	for _, c := range []struct {
+		advised  int64 // in milliseconds
+		min, max time.Duration
+		want     []time.Duration
+	}{
+		{7000, time.Second, time.Minute, []time.Duration{7 * time.Second, 10 * time.Second, 13 * time.Second}},
+		{7000, 9 * time.Second, time.Minute, []time.Duration{9 * time.Second, 18 * time.Second, 27 * time.Second}},
+		{7000, time.Second, 2 * time.Second, []time.Duration{2 * time.Second, 4 * time.Second, 6 * time.Second}},
+		{0, time.Second, time.Minute, []time.Duration{time.Second, 4 * time.Second, 7 * time.Second}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			var polls []time.Duration
+			clientEnd, serverEnd := mcp.NewInMemoryTransports()
+			server := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+			err := mcp.AddReceivingCustomMethod(server, methodGet, func(context.Context, *mcp.ServerSession, *taskParams) (*rawResult, error) {
+				polls = append(polls, time.Since(began))
+				status := Working
+				if len(polls) == len(c.want) {
+					status = Cancelled
+				}
+				b, err := json.Marshal(map[string]any{
+					"resultType": "complete", "taskId": "x", "status": status, "ttlMs": nil, "pollIntervalMs": 3000,
+					"createdAt": "2026-01-01T00:00:00.000Z", "lastUpdatedAt": "2026-01-01T00:00:00.000Z",
+				})
+				return &rawResult{object: b}, err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			session, err := server.Connect(t.Context(), serverEnd, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			client, err := NewClient(func(context.Context) (mcp.Transport, error) { return clientEnd, nil }, ClientOptions{MinPoll: c.min, MaxPoll: c.max})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = client.Wait(t.Context(), &Task{TaskID: "x", Status: Working, PollIntervalMs: c.advised}, WaitOptions{})
+			if !errors.Is(err, ErrTaskCancelled) {
+				t.Error(err)
+			}
+			if !slices.Equal(polls, c.want) {
+				t.Errorf("advised %v ms, within %s and %s: polls at %v, want %v", c.advised, c.min, c.max, polls, c.want)
+			}
+			if err := client.Close(); err != nil {
+				t.Error(err)
+			}
+			_ = session.Wait()
+		})
+	}
 }
 
 func TestClientErrors(t *testing.T) {

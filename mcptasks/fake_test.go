@@ -104,6 +104,7 @@ func (e *fakeEngine) StartRun(_ context.Context, s history.Start) (history.Run, 
 
 func (e *fakeEngine) read() error {
 	e.reads++
+	e.moved.Broadcast()
 	return e.fault
 }
 

@@ -194,8 +194,18 @@ func (s *Server) listTasks2025(ctx context.Context, _ *mcp.ServerSession, p *lis
 	return s.encode(out)
 }
 
+// forgetClosed drops what a session counted of questions that it cannot be asked any more.
+func (s *Server) forgetClosed(session *mcp.ServerSession, v *view) {
+	open := v.questions
+	if status2025(v) != InputRequired {
+		open = nil
+	}
+	s.sessions.forget(session, v.run.TaskID, open)
+}
+
 // elicitOnPoll2025 asks the questions that a polling client has seen twice, on the session's own stream.
 func (s *Server) elicitOnPoll2025(session *mcp.ServerSession, r *request, v *view) {
+	s.forgetClosed(session, v)
 	if status2025(v) != InputRequired {
 		return
 	}

@@ -133,8 +133,17 @@ func TestSubscriptionSurvivesAStoreFault(t *testing.T) {
 	s := h.listen(post{}, map[string]any{"taskIds": []string{id}})
 	s.acknowledged()
 	s.task()
+	h.engine.mu.Lock()
+	reads := h.engine.reads
+	h.engine.mu.Unlock()
 	h.engine.setFault(errors.New("disk on fire"))
+	h.engine.report(id, "seen by nobody")
+	h.engine.until(func() bool { return h.engine.reads > reads }) // the subscription has met the fault
+	h.engine.report(id, "seen")
 	h.engine.setFault(nil)
+	if d := s.task(); d.StatusMessage != "seen" || d.Status != Working { // and has said nothing of it
+		t.Errorf("%+v", d)
+	}
 	h.engine.complete(id, "1")
 	if d := s.task(); d.Status != Completed {
 		t.Errorf("%+v", d)

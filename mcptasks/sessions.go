@@ -2,10 +2,14 @@ package mcptasks
 
 import (
 	"context"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/perdure/perdure/history"
 )
 
 // sessionTable holds what belongs to sessions of revisions before 2026-07-28.
@@ -27,9 +31,10 @@ type sessionTable struct {
 }
 
 type sessionState struct {
-	ctx    context.Context // ends with the session
-	end    context.CancelFunc
-	polled map[string]*polledQuestion
+	ctx context.Context // ends with the session
+	end context.CancelFunc
+	// polled are the open questions that tasks/get has shown, by task and key. A task's entry goes with its last one.
+	polled map[string]map[string]*polledQuestion
 	// followed are the tasks whose changes the session is told of.
 	followed map[string]bool
 }
@@ -51,7 +56,7 @@ func (t *sessionTable) state(session *mcp.ServerSession) *sessionState {
 	if t.open == nil {
 		t.open = map[*mcp.ServerSession]*sessionState{}
 	}
-	s := &sessionState{polled: map[string]*polledQuestion{}, followed: map[string]bool{}}
+	s := &sessionState{polled: map[string]map[string]*polledQuestion{}, followed: map[string]bool{}}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	t.open[session] = s
 	go func() {
@@ -140,10 +145,13 @@ func (t *sessionTable) due(session *mcp.ServerSession, taskID, key string) bool 
 		return false
 	}
 	polled := t.state(session).polled
-	q := polled[taskID+"/"+key]
+	if polled[taskID] == nil {
+		polled[taskID] = map[string]*polledQuestion{}
+	}
+	q := polled[taskID][key]
 	if q == nil {
 		q = &polledQuestion{}
-		polled[taskID+"/"+key] = q
+		polled[taskID][key] = q
 	}
 	q.polls++
 	if q.polls < 2 || q.asks >= maxAsks {
@@ -158,8 +166,24 @@ func (t *sessionTable) due(session *mcp.ServerSession, taskID, key string) bool 
 func (t *sessionTable) lost(session *mcp.ServerSession, taskID, key string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s := t.open[session]; s != nil && s.polled[taskID+"/"+key] != nil {
-		s.polled[taskID+"/"+key].polls = 1
+	if s := t.open[session]; s != nil && s.polled[taskID][key] != nil {
+		s.polled[taskID][key].polls = 1
+	}
+}
+
+// forget drops what was counted of the task's questions that are no longer open.
+func (t *sessionTable) forget(session *mcp.ServerSession, taskID string, open []history.Interrupt) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.open[session]
+	if s == nil {
+		return
+	}
+	maps.DeleteFunc(s.polled[taskID], func(key string, _ *polledQuestion) bool {
+		return !slices.ContainsFunc(open, func(in history.Interrupt) bool { return in.Key == key })
+	})
+	if len(s.polled[taskID]) == 0 {
+		delete(s.polled, taskID)
 	}
 }
 

@@ -59,6 +59,7 @@ func (s *Server) followStatus(ctx context.Context, r *request, connection taskSi
 				s.sendStatus(ctx, r, connection, t)
 				told = t
 			}
+			s.forgetClosed(r.session, now)
 			if t.Status.Terminal() {
 				return
 			}

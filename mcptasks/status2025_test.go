@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/perdure/perdure/mcptasks/wiretest"
+	"github.com/perdure/perdure/workflow"
 )
 
 // status returns the next event of the session's own stream, which must be a status of the task.
@@ -66,6 +67,59 @@ func TestOlderGenerationIsToldOfItsTasks(t *testing.T) {
 	h.engine.waiting(0)
 	if r := h.engine.get(last).run; r.Status.Terminal() {
 		t.Errorf("the task ended with its session: %s", r.Status)
+	}
+}
+
+// counted is how many questions the sessions keep a count of.
+func (t *sessionTable) counted() (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range t.open {
+		for _, q := range s.polled {
+			n += len(q)
+		}
+	}
+	return n
+}
+
+// TestSessionForgetsTheQuestionsOfItsTasks: a session may live for months, and have any number of tasks.
+func TestSessionForgetsTheQuestionsOfItsTasks(t *testing.T) {
+	h := newHarness(t, Options{})
+	s, _ := h.initialize(nil)
+	asked := func() string {
+		t.Helper()
+		id := s.create2025()
+		h.engine.waiting(1)
+		h.engine.ask(id, "q", confirmQuestion())
+		h.engine.ask(id, "r", confirmQuestion())
+		s.of(methodGet, id)
+		if n := h.server.sessions.counted(); n != 2 {
+			t.Fatalf("%d questions are counted, want 2", n)
+		}
+		return id
+	}
+	// One is answered, and the client polls on.
+	id := asked()
+	answer := workflow.Answer{Action: workflow.Accept, Content: []byte(`{"confirm":true}`)}
+	if err := h.engine.Answer(soon(t), h.engine.get(id).run.ID, "q", answer, "operator"); err != nil {
+		t.Fatal(err)
+	}
+	s.of(methodGet, id)
+	if n := h.server.sessions.counted(); n != 1 {
+		t.Errorf("%d questions are counted after one of two was answered", n)
+	}
+	// The task ends, and is never polled again.
+	h.engine.complete(id, `"done"`)
+	h.engine.waiting(0)
+	if n := h.server.sessions.counted(); n != 0 {
+		t.Errorf("%d questions are counted after the end", n)
+	}
+	// In this revision a cancel is the end, whatever the run still does.
+	id = asked()
+	s.of(methodCancel, id)
+	h.engine.waiting(0)
+	if n := h.server.sessions.counted(); n != 0 {
+		t.Errorf("%d questions are counted after the cancel", n)
 	}
 }
 
