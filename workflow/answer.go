@@ -1,10 +1,13 @@
 package workflow
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -44,7 +47,42 @@ func (q *Question) Check(a Answer) (Answer, error) {
 	if err := validate(q.Schema, a.Content); err != nil {
 		return a, unfit("", err)
 	}
+	a.Content = spellIntegers(q.Schema, a.Content)
 	return a, nil
+}
+
+// spellIntegers rewrites 3.0 as 3 in the fields that are integers: for JSON Schema the two are one value, and for a Go
+// integer the first is none. Whatever it does not understand it leaves alone, and what is 2^53 or more, which a float does
+// not hold exactly.
+func spellIntegers(schema, content json.RawMessage) json.RawMessage {
+	var form struct {
+		Properties map[string]struct {
+			Type any `json:"type"`
+		} `json:"properties"`
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(schema, &form) != nil || json.Unmarshal(content, &fields) != nil {
+		return content
+	}
+	changed := false
+	for name, value := range fields {
+		if form.Properties[name].Type != "integer" || !bytes.ContainsAny(value, ".eE") {
+			continue
+		}
+		f, err := strconv.ParseFloat(string(value), 64)
+		if err != nil || f != math.Trunc(f) || math.Abs(f) >= 1<<53 {
+			continue
+		}
+		fields[name], changed = strconv.AppendInt(nil, int64(f), 10), true
+	}
+	if !changed {
+		return content
+	}
+	spelled, err := json.Marshal(fields)
+	if err != nil {
+		return content
+	}
+	return spelled
 }
 
 // checkDecision applies the rules of an approval: an edit needs the value, a rejection a reason.
@@ -67,6 +105,7 @@ func (q *Question) checkDecision(a Answer) (Answer, error) {
 			if err := validate(q.ProposalSchema, []byte(d.Value)); err != nil {
 				return a, unfit("value", err)
 			}
+			d.Value = string(spellIntegers(q.ProposalSchema, []byte(d.Value)))
 		}
 	case Reject:
 		d.Value = ""

@@ -38,3 +38,32 @@ func TestAnswerErrorsSayWhatWouldBeRight(t *testing.T) {
 		}
 	}
 }
+
+// TestIntegersOfAnswersAreSpelledAsGoReadsThem: JSON Schema takes 3.0 for an integer, encoding/json does not.
+func TestIntegersOfAnswersAreSpelledAsGoReadsThem(t *testing.T) {
+	q := workflow.Question{Schema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"},"f":{"type":"number"},"s":{"type":"string"}}}`)}
+	for content, want := range map[string]string{
+		`{"n":3}`:                             `{"n":3}`,
+		`{ "n": 3.0 }`:                        `{"n":3}`,
+		`{"n":1e2,"f":1.0,"s":"1.0"}`:         `{"f":1.0,"n":100,"s":"1.0"}`,
+		`{"n":-0.0}`:                          `{"n":0}`,
+		`{"n":1e-400000000}`:                  `{"n":0}`, // which rounds to 0
+		`{"n":9007199254740993}`:              `{"n":9007199254740993}`,
+		`{"n":1e300}`:                         `{"n":1e300}`, // too large to be spelled exactly
+		`{"f":2.50}`:                          `{"f":2.50}`,
+		`{"n":12345678901234567890123456789}`: `{"n":12345678901234567890123456789}`,
+	} {
+		got, err := q.Check(workflow.Answer{Action: workflow.Accept, Content: json.RawMessage(content)})
+		if err != nil || string(got.Content) != want {
+			t.Errorf("%s: %s, %v; want %s", content, got.Content, err, want)
+		}
+	}
+	if _, err := q.Check(workflow.Answer{Action: workflow.Accept, Content: json.RawMessage(`{"n":1.5}`)}); err == nil {
+		t.Error("a fraction was taken for an integer")
+	}
+	edit := workflow.Question{Approval: true, ProposalSchema: q.Schema}
+	got, err := edit.Check(workflow.Answer{Action: workflow.Accept, Content: json.RawMessage(`{"decision":"edit","value":"{\"n\":2.0}"}`)})
+	if want := `{"decision":"edit","value":"{\"n\":2}"}`; err != nil || string(got.Content) != want {
+		t.Errorf("an edit: %s, %v; want %s", got.Content, err, want)
+	}
+}
