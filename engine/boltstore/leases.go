@@ -236,11 +236,15 @@ func (s *Store) readTimeLocked() history.Time {
 	return s.clock.now()
 }
 
-// forget drops leases that could not be handed out and puts their runs back.
+// forget drops leases that could not be handed out and puts their runs back, but for those that lost their lease since: they are
+// where that left them.
 func (s *Store) forget(taken []takenRun) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range taken {
+		if s.leases[p.run] != p.lease {
+			continue
+		}
 		s.letGo(p.lease)
 		if _, woken := s.woken[p.run]; woken {
 			s.enterWoken(p.row)

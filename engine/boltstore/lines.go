@@ -357,9 +357,11 @@ func (s *Store) fillLine(v *view, l *line) {
 	s.settle(l)
 }
 
-// wanted reports whether a row of the ready index may be claimed now. Caller holds mu.
+// wanted reports whether a row of the ready index may be claimed now. The row of a run that is woken in memory, where it stands
+// already, is of a transaction that is about to be published. Caller holds mu.
 func (s *Store) wanted(key string, val []byte) bool {
 	id := runOfReady(key)
 	_, delayed := s.delayed[id]
-	return !delayed && s.leases[id] == nil && !s.closing[id] && !slices.Equal(val, u64(nil, s.epoch))
+	_, woken := s.woken[id]
+	return !delayed && !woken && s.leases[id] == nil && !s.closing[id] && !slices.Equal(val, u64(nil, s.epoch))
 }
