@@ -233,6 +233,9 @@ func (l *lineage) child(ctx context.Context, s *history.Start, wait history.Even
 		if err != nil {
 			return err
 		}
+		if err := end.Readable(); err != nil {
+			return fmt.Errorf("its child %s cannot be reused: %w: %w", id, history.ErrInvalid, err)
+		}
 		s.Facts = append(s.Facts, history.Outcome(&child.Spec, &end))
 		return nil
 	default:
@@ -270,6 +273,9 @@ func (l *lineage) unreceived(ctx context.Context, kept []history.Event) ([]histo
 			return nil, err
 		}
 		if ev.Kind == history.SignalReceived && ev.Inbox != 0 && !have[ev.Inbox] {
+			if err := ev.Readable(); err != nil {
+				return nil, fmt.Errorf("signal %q: %w: %w", ev.Name, history.ErrInvalid, err)
+			}
 			signals = append(signals, history.InboxItem{
 				Seq: ev.Inbox, Kind: history.InboxSignal, Name: ev.Name, Key: ev.Key, Payload: ev.Payload, By: ev.By,
 			})
@@ -284,9 +290,13 @@ func (l *lineage) unreceived(ctx context.Context, kept []history.Event) ([]histo
 		return nil, err
 	}
 	for _, i := range slices.Concat(waiting, dead) {
-		if i.Kind == history.InboxSignal {
-			signals = append(signals, i)
+		if i.Kind != history.InboxSignal {
+			continue
 		}
+		if err := i.Readable(); err != nil {
+			return nil, fmt.Errorf("signal %q: %w: %w", i.Name, history.ErrInvalid, err)
+		}
+		signals = append(signals, i)
 	}
 	slices.SortFunc(signals, func(a, b history.InboxItem) int { return int(int64(a.Seq) - int64(b.Seq)) })
 	return signals, nil
