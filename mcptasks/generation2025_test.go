@@ -408,8 +408,8 @@ func TestSessionsAreBounded(t *testing.T) {
 	h := newHarnessHTTP(t, Options{}, HTTPOptions{MaxSessions: 2})
 	first, _ := h.initialize(nil)
 	h.initialize(nil)
-	refused := func() bool {
-		req := post{body: initializeText}.request(t, h.http.URL)
+	refused := func(body string) bool {
+		req := post{body: body}.request(t, h.http.URL)
 		req.Header.Del(headerVersion)
 		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
@@ -419,8 +419,10 @@ func TestSessionsAreBounded(t *testing.T) {
 		m := readAnswer(t, resp)
 		return resp.StatusCode == http.StatusServiceUnavailable && m.code() == -32603
 	}
-	if !refused() {
-		t.Error("a third session was opened")
+	for _, body := range []string{initializeText, "[" + initializeText + "]", "[" + initializeText + "," + initializeText + "]"} {
+		if !refused(body) {
+			t.Errorf("a third session was opened by %s", body)
+		}
 	}
 	if m := first.send(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`); m.Error != nil {
 		t.Errorf("the first session: %s", m.raw)

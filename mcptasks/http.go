@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -45,6 +46,9 @@ type HTTPOptions struct {
 	// 1,000.
 	SessionTimeout time.Duration
 	MaxSessions    int
+	// BodyTimeout bounds how long the body of a request may take, so that connections that send nothing do not pile up.
+	// Default: 1 minute.
+	BodyTimeout time.Duration
 	// Auth verifies bearer tokens; without a valid one a request is refused with 401. Default: no authentication;
 	// then bind the server to a loopback address.
 	Auth auth.TokenVerifier
@@ -64,11 +68,12 @@ func (s *Server) Handler(o HTTPOptions) (http.Handler, error) {
 	if slices.Contains(o.Hosts, "") {
 		return nil, errors.New("mcptasks: Hosts: an empty host; leave the list empty to serve any")
 	}
-	if o.Rate < 0 || o.Burst < 0 || o.SessionTimeout < 0 || o.MaxSessions < 0 {
-		return nil, errors.New("mcptasks: Rate, Burst, SessionTimeout and MaxSessions must not be negative")
+	if o.Rate < 0 || o.Burst < 0 || o.SessionTimeout < 0 || o.MaxSessions < 0 || o.BodyTimeout < 0 {
+		return nil, errors.New("mcptasks: Rate, Burst, SessionTimeout, MaxSessions and BodyTimeout must not be negative")
 	}
 	o.SessionTimeout = cmp.Or(o.SessionTimeout, 24*time.Hour)
 	o.MaxSessions = cmp.Or(o.MaxSessions, 1000)
+	o.BodyTimeout = cmp.Or(o.BodyTimeout, time.Minute)
 	get := func(*http.Request) *mcp.Server { return s.mcp }
 	h := &httpHandler{
 		server: s,
@@ -86,12 +91,13 @@ func (s *Server) Handler(o HTTPOptions) (http.Handler, error) {
 		}),
 		limit:       newRateLimit(o.Rate, o.Burst),
 		maxSessions: o.MaxSessions,
+		bodyTimeout: o.BodyTimeout,
 	}
 	var next http.Handler = h
 	if o.Auth != nil {
 		next = auth.RequireBearerToken(o.Auth, o.AuthOptions)(next)
 	}
-	return h.recovering(h.checkHost(cross.Handler(next))), nil
+	return h.bounded(h.recovering(h.checkHost(cross.Handler(next)))), nil
 }
 
 type httpHandler struct {
@@ -100,6 +106,23 @@ type httpHandler struct {
 	stateless, sessions http.Handler
 	limit               *rateLimit
 	maxSessions         int
+	bodyTimeout         time.Duration
+}
+
+// bounded gives the body of a request its time. What is refused unread has it too: net/http reads the rest of the body before
+// it answers. readBody takes the bound back: an answer may take as long as it likes.
+func (h *httpHandler) bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			setReadDeadline(w, time.Now().Add(h.bodyTimeout))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// setReadDeadline does nothing where the server cannot: that is the embedder's choice of server.
+func setReadDeadline(w http.ResponseWriter, at time.Time) {
+	_ = http.NewResponseController(w).SetReadDeadline(at)
 }
 
 func (h *httpHandler) recovering(next http.Handler) http.Handler {
@@ -252,10 +275,17 @@ func (h *httpHandler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, 
 			Message: fmt.Sprintf("the message is larger than %d bytes", tooLarge.Limit),
 		})
 		return nil, false
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		w.Header().Set("Connection", "close")
+		writeError(w, http.StatusRequestTimeout, nil, &jsonrpc.Error{
+			Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf("the message took longer than %s", h.bodyTimeout),
+		})
+		return nil, false
 	case err != nil:
 		writeError(w, http.StatusBadRequest, nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the message could not be read"})
 		return nil, false
 	}
+	setReadDeadline(w, time.Time{})
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.ContentLength = int64(len(body))
 	return body, true
@@ -284,16 +314,16 @@ func (h *httpHandler) servePOST(w http.ResponseWriter, r *http.Request, body []b
 		if task := f.private().Get(headerTaskParam); task != "" {
 			r.Header.Set(headerTaskParam, task)
 		}
-		if f.method == methodInitialize && h.full() {
-			writeError(w, http.StatusServiceUnavailable, f.id, internalError("the server has too many sessions; try again later"))
-			return
-		}
-		if r.Header.Get(headerSession) != "" {
+		switch {
+		case r.Header.Get(headerSession) != "":
 			if _, ok := h.enterSession(w, r); !ok {
 				return
 			}
-		} else if f.needsSession() {
+		case f.needsSession():
 			writeError(w, http.StatusBadRequest, f.id, errNoSession())
+			return
+		case h.full(): // whatever is let in opens one, a batch too
+			writeError(w, http.StatusServiceUnavailable, f.id, internalError("the server has too many sessions; try again later"))
 			return
 		}
 		h.sessions.ServeHTTP(w, r)

@@ -174,7 +174,9 @@ func (s *server) serve(ctx context.Context, l listeners) error {
 		if err != nil {
 			return err
 		}
-		web = &http.Server{Handler: s.webHandler(front), ReadHeaderTimeout: 10 * time.Second, ErrorLog: s.errorLog()}
+		web = &http.Server{
+			Handler: s.webHandler(front), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 5 * time.Minute, ErrorLog: s.errorLog(),
+		}
 		g.Go(func() error { return serveHTTP(web, l.tcp) })
 	}
 	g.Go(func() error { return s.tools.watch(gctx) })

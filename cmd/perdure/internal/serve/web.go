@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 
@@ -57,7 +58,19 @@ func (s *server) webHandler(front http.Handler) http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusNotFound, "not found: MCP is at /mcp, probes are at /healthz and /readyz")
 	})
-	return mux
+	return boundedBodies(mux)
+}
+
+// bodyTimeout bounds how long the body of a request may take; the front end takes the bound back once it has the body.
+const bodyTimeout = time.Minute
+
+func boundedBodies(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // net/http's server can
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // ready reports whether the store is open and work is claimed.
