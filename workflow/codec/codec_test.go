@@ -213,7 +213,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add(data)
 	f.Add(zipped)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if got, err := a.Decode(at, "k1", b); err == nil && !bytes.Equal(b, data) {
+		// Only "text" was ever sealed with the key. It is sealed in each process of the fuzzing, to other bytes each time.
+		if got, err := a.Decode(at, "k1", b); err == nil && string(got) != "text" {
 			t.Errorf("%x opened as %q", b, got)
 		}
 		if got, err := codec.NewGzip().Decode(at, "", b); err == nil && len(got) > history.MaxRecord {
