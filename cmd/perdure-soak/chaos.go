@@ -25,30 +25,39 @@ const deployEvery = 3
 // auditEvery is how often the runs that are over are looked at while no server is replaced.
 const auditEvery = 30 * time.Second
 
-// work goes on until ctx ends; from calm on it ends no server. Its error says that the soak cannot go on.
-func (c *chaos) work(ctx context.Context, calm time.Time) error {
+// work goes on for the set time, and on until the server has ended as often as it is to; in the last quarter of the time it
+// ends no server that need not end. Its error says that the soak cannot go on.
+func (c *chaos) work(ctx context.Context) error {
+	began := time.Now()
+	calm, end := began.Add(c.o.duration*3/4), began.Add(c.o.duration)
 	audit := time.NewTicker(auditEvery)
 	defer audit.Stop()
 	for {
-		next := make(<-chan time.Time)
+		var next, over <-chan time.Time
+		enough := c.n >= c.o.ends || c.o.killEvery == 0
+		if enough {
+			over = time.After(time.Until(end))
+		}
 		if c.o.killEvery > 0 {
-			if after := c.o.killEvery/2 + time.Duration(c.rand.Int64N(int64(c.o.killEvery))); time.Now().Add(after).Before(calm) {
+			if after := c.o.killEvery/2 + time.Duration(c.rand.Int64N(int64(c.o.killEvery))); !enough || time.Now().Add(after).Before(calm) {
 				next = time.After(after)
 			}
 		}
-		if err := c.untilNext(ctx, next, audit.C); err != nil || ctx.Err() != nil {
+		if done, err := c.untilNext(ctx, next, audit.C, over); done || err != nil {
 			return err
 		}
 	}
 }
 
-// untilNext waits for the next end of the server, and replaces it.
-func (c *chaos) untilNext(ctx context.Context, next, audit <-chan time.Time) error {
+// untilNext waits for the next end of the server, and replaces it. It reports whether the time is over.
+func (c *chaos) untilNext(ctx context.Context, next, audit, over <-chan time.Time) (done bool, err error) {
 	for {
 		life := c.server.current()
 		select {
 		case <-ctx.Done():
-			return nil
+			return true, nil
+		case <-over:
+			return true, nil
 		case <-audit:
 			c.audit(ctx)
 			continue
@@ -58,14 +67,14 @@ func (c *chaos) untilNext(ctx context.Context, next, audit <-chan time.Time) err
 			c.witness.down()
 		case <-next:
 			if err := c.replace(ctx); err != nil {
-				return err
+				return false, err
 			}
 		}
 		if err := c.server.restart(ctx, c.rand); err != nil {
-			return err
+			return false, err
 		}
 		c.audit(ctx)
-		return nil
+		return false, nil
 	}
 }
 

@@ -53,6 +53,7 @@ type options struct {
 	subscriptions int
 	mix           mix
 	killEvery     time.Duration
+	ends          int
 	retention     time.Duration
 	late          time.Duration
 	drain         time.Duration
@@ -73,6 +74,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.IntVar(&o.subscriptions, "subscriptions", 20, "tasks that are subscribed to at a time; the others are polled")
 	f.Var(&o.mix, "mix", "which runs, as weights: `KIND=N,…`")
 	f.DurationVar(&o.killEvery, "kill-every", 20*time.Second, "the mean time from one kill to the next; 0: none")
+	f.IntVar(&o.ends, "ends", 0, "how often the server is killed or replaced at least, beyond the set time where the machine is slow")
 	f.DurationVar(&o.retention, "retention", time.Minute, "how long finished runs are kept")
 	f.DurationVar(&o.late, "late", 10*time.Second, "how late a timer or a run may be")
 	f.DurationVar(&o.drain, "drain", 5*time.Second, "how long a server that is replaced may drain")

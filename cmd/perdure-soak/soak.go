@@ -64,8 +64,8 @@ func operate(ctx context.Context, o *options, w *witness, s *server) ([]sample, 
 	}
 	c := &chaos{o: o, witness: w, server: s, load: l, rand: rand.New(rand.NewPCG(o.seed, 1))}
 	sampling := &sampler{server: s, load: l, every: max(time.Second/2, o.duration/1200)}
-	// starting ends with the set time; live when all runs are over.
-	starting, stop := context.WithTimeout(ctx, o.duration)
+	// starting ends with the chaos; live when all runs are over.
+	starting, stop := context.WithCancel(ctx)
 	defer stop()
 	live, over := context.WithCancel(ctx)
 	defer over()
@@ -73,12 +73,12 @@ func operate(ctx context.Context, o *options, w *witness, s *server) ([]sample, 
 	helpers.Go(func() { l.allowPolls(live) })
 	helpers.Go(func() { sampling.work(starting) })
 	l.drivers.Go(func() { l.startAll(starting, live, rand.New(rand.NewPCG(o.seed, 2))) })
-	err = c.work(starting, time.Now().Add(o.duration*3/4))
+	err = c.work(ctx)
+	stop()
 	if err == nil {
 		l.finish(ctx)
 		c.audit(ctx)
 	}
-	stop()
 	over()
 	l.drivers.Wait()
 	helpers.Wait()

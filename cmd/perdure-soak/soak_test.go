@@ -25,7 +25,7 @@ func TestServerUnderLoadAndKillsLosesNothing(t *testing.T) {
 	binary := build(t)
 	var out, progress bytes.Buffer
 	args := []string{
-		"--perdure", binary, "--json", "--for", "20s", "--kill-every", "3s", "--retention", "5s", "--late", "60s",
+		"--perdure", binary, "--json", "--for", "20s", "--kill-every", "3s", "--ends", "3", "--retention", "5s", "--late", "60s",
 		"--starts", "8", "--polls", "40",
 	}
 	code := run(t.Context(), args, &out, &progress)
