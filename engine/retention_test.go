@@ -87,9 +87,14 @@ func TestTaskIsToldThePolicysRetention(t *testing.T) {
 		if run.Retention != time.Hour {
 			t.Errorf("the run's retention is %s, want the policy's", run.Retention)
 		}
+		kept, _, err := env.StartRun(t.Context(), history.Start{Spec: history.Spec{Workflow: "quick", TaskID: "t2", Retention: history.Forever}, Input: []byte("0")})
+		if err != nil || kept.Retention != 0 {
+			t.Errorf("a run that is kept for ever has the retention %s, %v", kept.Retention, err)
+		}
 		synctest.Wait()
 		pass(time.Hour + time.Minute)
 		env.gone(run.ID)
+		env.run(kept.ID)
 		if _, err := env.RunByTask(t.Context(), "t1"); !errors.Is(err, history.ErrNotFound) || errors.Is(err, history.ErrExpired) {
 			t.Errorf("a deleted task is %v, want what an unknown one is", err)
 		}

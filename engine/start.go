@@ -100,7 +100,11 @@ func (e *Engine) prepareStart(s *history.Start) error {
 	if s.Spec.InputDigest.IsZero() {
 		s.Spec.InputDigest = inputDigest(s.Input)
 	}
-	if s.Spec.TaskID != "" && s.Spec.Retention == 0 {
+	switch {
+	case s.Spec.TaskID == "": // the policy decides when the run is over
+	case s.Spec.Retention == history.Forever:
+		s.Spec.Retention = 0
+	case s.Spec.Retention == 0:
 		s.Spec.Retention = e.opts.Retention.Policy.For(s.Spec.Tenant, s.Spec.Workflow).Keep // what its client is told
 	}
 	return nil

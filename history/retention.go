@@ -6,6 +6,10 @@ import (
 	"time"
 )
 
+// Forever, as the retention of a start, keeps a run for ever whatever a policy says, where its client is shown a handle. It is
+// recorded as 0.
+const Forever time.Duration = -1
+
 // HandleLife returns how long after its creation a task can be read, given the run's retention and its age: its
 // present age where it is alive, its age at the end where it is over. Zero retention is for ever, and so is the answer.
 //

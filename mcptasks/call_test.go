@@ -57,7 +57,7 @@ func TestRouteCarriesQueuePriorityDeadlineAndRetention(t *testing.T) {
 	h := newHarness(t, Options{}, r)
 	id := h.create()
 	run := h.engine.get(id).run
-	if run.Queue != "slow" || run.Priority != 3 || run.Deadline != run.CreatedAt.Add(time.Hour) || run.Retention != 0 {
+	if run.Queue != "slow" || run.Priority != 3 || run.Deadline != run.CreatedAt.Add(time.Hour) || run.Retention != history.Forever {
 		t.Errorf("%+v", run.Spec)
 	}
 	if d := h.get(id); d.TTLMs != nil {

@@ -18,8 +18,8 @@ type Options struct {
 	Implementation *mcp.Implementation
 	// Identify tells who sends a request. Default: [ByToken].
 	Identify Identify
-	// Retention is how long a task can be read after its end, where its route does not say; Unlimited for ever.
-	// Default: 7 days.
+	// Retention is how long a task can be read after its end, where its route does not say. Unlimited leaves it to the engine's
+	// policy, and is for ever where that says nothing. Default: 7 days.
 	Retention time.Duration
 	// SyncWait bounds how long a call waits for its result on behalf of a client that does not declare tasks, where
 	// the route does not say. Default: 45 s; many clients give up after 60 s.

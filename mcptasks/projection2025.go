@@ -98,15 +98,21 @@ func result2025(v *view) (json.RawMessage, error) {
 }
 
 // retention is how long the call's task can be read after its end: the route's, or what a client of revision
-// 2025-11-25 asks for where that is shorter.
+// 2025-11-25 asks for where that is shorter; 0 leaves it to the engine, whose policy no client outlasts.
 func (c *call) retention(route *boundRoute) time.Duration {
+	if route.leftToEngine {
+		return 0
+	}
 	r := route.Retention
+	if r == Unlimited {
+		r = history.Forever
+	}
 	if c.task2025 == nil || c.task2025.TTL == nil || *c.task2025.TTL <= 0 {
 		return r
 	}
 	const limit = int64(100 * 365 * 24 * time.Hour / time.Millisecond)
 	asked := time.Duration(min(*c.task2025.TTL, limit)) * time.Millisecond
-	if r == 0 {
+	if r == history.Forever {
 		return asked
 	}
 	return min(r, asked)

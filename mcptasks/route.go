@@ -85,6 +85,8 @@ func (e *RouteError) Error() string { return fmt.Sprintf("route of tool %q: %s",
 type boundRoute struct {
 	Route
 	input *jsonschema.Resolved
+	// leftToEngine says that neither the route nor the options say a retention.
+	leftToEngine bool
 }
 
 func bindRoute(r Route, o Options) (*boundRoute, error) {
@@ -124,16 +126,14 @@ func bindRoute(r Route, o Options) (*boundRoute, error) {
 	if r.Support == "" {
 		r.Support = Optional
 	}
+	leftToEngine := r.Retention == 0 && o.Retention == Unlimited
 	if r.Retention == 0 {
 		r.Retention = o.Retention
-	}
-	if r.Retention == Unlimited {
-		r.Retention = 0 // as history.Spec writes it
 	}
 	if r.SyncWait == 0 {
 		r.SyncWait = o.SyncWait
 	}
-	return &boundRoute{Route: r, input: schema}, nil
+	return &boundRoute{Route: r, input: schema, leftToEngine: leftToEngine}, nil
 }
 
 // checkTool lets the SDK look at the tool: its server panics where it finds something wrong, and a route must not.

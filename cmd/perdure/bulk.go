@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -35,6 +36,7 @@ func (a *app) bulkCommand() *cobra.Command {
 		tool, after    string
 		limit          int
 		all            bool
+		created        created
 	}
 	var req admin.BulkRequest
 	c := &cobra.Command{
@@ -53,12 +55,15 @@ Exit codes: 0 done, 1 some runs had errors.`,
 			if req.Verb != "cancel" && req.Verb != "retry" {
 				return exit.New(exit.Usage, "", "bulk: %q: want cancel or retry", req.Verb)
 			}
-			if len(q.statuses)+len(q.tags) == 0 && q.tool == "" && !q.all {
-				return exit.New(exit.Usage, "select all of them with: --all", "bulk: missing a filter: --tool, --tag or --status")
+			if len(q.statuses)+len(q.tags) == 0 && q.tool == "" && q.created == (created{}) && !q.all {
+				return exit.New(exit.Usage, "select all of them with: --all", "bulk: missing a filter: --tool, --tag, --status, --created-after or --created-before")
 			}
 			v := url.Values{"status": q.statuses, "tag": q.tags}
 			if q.tool != "" {
 				v.Set("workflow", q.tool)
+			}
+			if err := q.created.set(v, time.Now()); err != nil {
+				return err
 			}
 			client, err := a.client()
 			if err != nil {
@@ -93,6 +98,7 @@ Exit codes: 0 done, 1 some runs had errors.`,
 	f.StringSliceVar(&q.statuses, "status", nil, "only runs with this `STATUS`; may be given several times")
 	f.StringVar(&q.tool, "tool", "", "only runs of this `TOOL`")
 	f.StringSliceVar(&q.tags, "tag", nil, "only runs with this `NAME=VALUE`")
+	q.created.flags(c)
 	f.BoolVar(&q.all, "all", false, "without a filter: all runs of the server")
 	f.IntVar(&q.limit, "limit", 10_000, "act on at most this `NUMBER` of runs")
 	f.StringVar(&q.after, "after", "", "go on after the run that a command before ended with: its `CURSOR`")

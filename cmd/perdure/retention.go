@@ -6,12 +6,15 @@ import (
 	"net/url"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/perdure/perdure/cmd/perdure/internal/admin"
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
+	"github.com/perdure/perdure/cmd/perdure/internal/policyfile"
 	"github.com/perdure/perdure/cmd/perdure/internal/present"
+	"github.com/perdure/perdure/cmd/perdure/internal/toolfile"
 	"github.com/perdure/perdure/history"
 )
 
@@ -22,13 +25,28 @@ func (a *app) retentionCommand() *cobra.Command {
 		Short: "How long finished runs are kept, and what holds them",
 		Long: `A finished run is deleted once the retention of its tool has passed (retention in the tool file), and at the earliest when the handle
 that its client was shown runs out. A tombstone stays: a late duplicate of its call is told that it expired. A tool without a
-retention keeps its runs for ever.
+retention keeps its runs for 7 days, unless the server has a policy, serve --retention FILE, which decides then. It is JSON:
+
+  {
+    "exports": "exports.jsonl",
+    "rules": [
+      {"tool": "deploy", "keep": "365d", "exportFirst": true, "keepTombstones": "1825d"},
+      {"tenant": "acme", "keep": "forever"},
+      {"tool": "poll", "keepGenerations": "7d", "keep": "12h"},
+      {"keep": "30d"}
+    ]
+  }
+
+The first rule that fits a run's tool and tenant counts. Keep is for tools without a retention of their own. With exportFirst a run
+stays until it is exported; keepTombstones purges what is left of exported ones; keepGenerations prunes the closed generations of
+runs that go on. The file is read when the server starts, and refused as a whole where something is wrong with it.
 
 A legal hold keeps runs and tombstones until it is released, whatever the retention says. Who placed and released it, when and
 why, stays on record.
 
 Without a command this shows the policy and the holds.`,
 		Example: `  perdure retention
+  perdure retention check retention.json
   perdure retention hold --tool deploy --reason "audit 2026-3"
   perdure retention release 01KBD3X0V9N6T0Q8M7S2R4W5YZ --reason "audit closed"`,
 		Args: exactly(),
@@ -45,23 +63,77 @@ Without a command this shows the policy and the holds.`,
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "released holds too")
-	c.AddCommand(a.sweepCommand(), a.holdCommand(), a.releaseCommand(), a.tombstonesCommand(), a.journalCommand(), a.exportFinishedCommand())
+	c.AddCommand(a.checkPolicyCommand(), a.sweepCommand(), a.holdCommand(), a.releaseCommand(), a.tombstonesCommand(), a.journalCommand(), a.exportFinishedCommand())
 	return c
 }
 
+func (a *app) checkPolicyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "check FILE",
+		Short:   "List every mistake in a policy, with its line",
+		Long:    `Check reads a policy as a server does when it starts, and shows what it says, or what is wrong with it. It needs no server.`,
+		Example: `  perdure retention check retention.json`,
+		Args:    exactly("FILE"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			f, err := policyfile.Load(args[0])
+			if err != nil {
+				return err
+			}
+			s := admin.RetentionState{Policy: f.Policy, File: f.Path, Exports: f.Exports, Holds: []history.Hold{}}
+			return a.print(s, func(w io.Writer) { writePolicy(w, &s) })
+		},
+	}
+}
+
 func writeRetention(w io.Writer, s *admin.RetentionState) {
-	if len(s.Policy) == 0 {
-		fmt.Fprintln(w, "each run is kept as its tool says")
-	}
-	for _, r := range s.Policy {
-		fmt.Fprintf(w, "tool %s: kept %s after the end\n", orAll(r.Workflow), r.Keep)
-	}
+	writePolicy(w, s)
 	for i := range s.Holds {
 		writeHold(w, &s.Holds[i])
 	}
 	if len(s.Holds) == 0 {
 		fmt.Fprintln(w, "no holds")
 	}
+}
+
+func writePolicy(w io.Writer, s *admin.RetentionState) {
+	if s.File != "" {
+		fmt.Fprintf(w, "policy %s\n", present.Safe(s.File))
+	}
+	if len(s.Policy) == 0 {
+		fmt.Fprintln(w, "each run is kept as its tool says")
+	}
+	for i := range s.Policy {
+		fmt.Fprintf(w, "%d. %s\n", i+1, ruleText(&s.Policy[i]))
+	}
+	if s.Exports != "" {
+		fmt.Fprintf(w, "exports to %s\n", present.Safe(s.Exports))
+	}
+}
+
+// ruleText is a rule in words.
+func ruleText(r *history.RetentionRule) string {
+	out := "tool " + orAll(r.Workflow)
+	if r.Tenant != nil {
+		out += fmt.Sprintf(", tenant %q", *r.Tenant)
+	}
+	out += ": kept " + kept(r.Keep) + " after the end, unless the tool says otherwise"
+	if r.ExportFirst {
+		out += "; exported first"
+	}
+	if r.KeepTombstones > 0 {
+		out += "; tombstones kept " + kept(r.KeepTombstones) + " and until there is an export"
+	}
+	if r.KeepGenerations > 0 {
+		out += "; closed generations kept " + kept(r.KeepGenerations)
+	}
+	return out
+}
+
+func kept(d time.Duration) string {
+	if d == 0 {
+		d = time.Duration(toolfile.Forever)
+	}
+	return toolfile.Duration(d).String()
 }
 
 func orAll(name string) string {
@@ -106,7 +178,7 @@ func (a *app) sweepCommand() *cobra.Command {
 				return err
 			}
 			return a.print(s, func(w io.Writer) {
-				fmt.Fprintf(w, "deleted %d, exported %d, purged %d tombstones; held %d, waiting for an export %d\n", s.Deleted, s.Exported, s.Purged, s.Held, s.Unexported)
+				fmt.Fprintf(w, "deleted %d, exported %d, purged %d tombstones, pruned %d events; held %d, waiting for an export %d\n", s.Deleted, s.Exported, s.Purged, s.Pruned, s.Held, s.Unexported)
 			})
 		},
 	}

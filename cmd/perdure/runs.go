@@ -18,6 +18,7 @@ func (a *app) runsCommand() *cobra.Command {
 		tool, after          string
 		limit                int
 		asking, all, running bool
+		created              created
 	}
 	c := &cobra.Command{
 		Use:   "runs",
@@ -29,14 +30,18 @@ person is shown as "asks"; list those alone with --asking.`,
 		Example: `  perdure runs
   perdure runs --tool deploy --status failed
   perdure runs --unfinished
+  perdure runs --created-after 24h --status failed
   perdure runs --json --limit 1000 | jq -r '.runs[].id'`,
 		Args: exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
+			v := url.Values{"status": q.statuses, "tag": q.tags, "limit": {strconv.Itoa(q.limit)}}
+			if err := q.created.set(v, time.Now()); err != nil {
+				return err
+			}
 			client, err := a.client()
 			if err != nil {
 				return err
 			}
-			v := url.Values{"status": q.statuses, "tag": q.tags, "limit": {strconv.Itoa(q.limit)}}
 			if q.running {
 				v["status"] = append(v["status"], "ready", "running", "waiting", "paused", "blocked")
 			}
@@ -67,6 +72,7 @@ person is shown as "asks"; list those alone with --asking.`,
 	f.StringSliceVar(&q.statuses, "status", nil, "only runs with this `STATUS`; may be given several times")
 	f.StringVar(&q.tool, "tool", "", "only runs of this `TOOL`")
 	f.StringSliceVar(&q.tags, "tag", nil, "only runs with this `NAME=VALUE`")
+	q.created.flags(c)
 	f.BoolVar(&q.asking, "asking", false, "only runs with an open question")
 	f.BoolVar(&q.running, "unfinished", false, "only runs that are not over")
 	f.BoolVar(&q.all, "all", false, "the server's own runs too: notifications")

@@ -17,6 +17,7 @@ import (
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
 	"github.com/perdure/perdure/cmd/perdure/internal/form"
 	"github.com/perdure/perdure/cmd/perdure/internal/keyfile"
+	"github.com/perdure/perdure/cmd/perdure/internal/policyfile"
 	"github.com/perdure/perdure/cmd/perdure/internal/relay"
 	"github.com/perdure/perdure/cmd/perdure/internal/serve"
 	"github.com/perdure/perdure/cmd/perdure/internal/state"
@@ -102,7 +103,7 @@ func (a *app) serveCommand() *cobra.Command {
 	f.StringVar(&o.Address, "http", "", "serve HTTP on this `ADDRESS`, such as 127.0.0.1:7337 (port 0: a free one)")
 	f.StringVar(&o.AuthTokens, "auth-tokens", "", "with --http: callers need one of the tokens in this `FILE`")
 	f.BoolVar(&o.AllowAnonymous, "allow-anonymous", false, "with --http: listen beyond loopback, and let everybody call every tool")
-	payloadFlags(c, &o)
+	ownerFlags(c, &o)
 	f.BoolVar(&foreground, "foreground", false, "serve stdio in this process instead of relaying to a detached server")
 	f.BoolVar(&socketOnly, "socket", false, "serve the local socket only, in the foreground")
 	f.DurationVar(&o.Drain, "drain", 50*time.Second, "the `TIME` that running steps have at the end")
@@ -129,12 +130,16 @@ const storeVariable = "PERDURE_STORE"
 // keyFileVariable names the file of keys where --key-file does not.
 const keyFileVariable = "PERDURE_KEY_FILE"
 
-// payloadFlags are those of the commands that start a server.
-func payloadFlags(c *cobra.Command, o *serve.Options) {
+// retentionVariable names the file of the retention policy where --retention does not.
+const retentionVariable = "PERDURE_RETENTION"
+
+// ownerFlags are those of the commands that start a server.
+func ownerFlags(c *cobra.Command, o *serve.Options) {
 	f := c.Flags()
 	storeFlag(c, &o.Store, "keep the runs in")
 	f.StringVar(&o.KeyFile, "key-file", "", "encrypt what runs are given and give back, with the newest key in this `FILE` (default $"+keyFileVariable+")")
 	f.BoolVar(&o.Compress, "compress", false, "compress what runs are given and give back, before it is encrypted where it is")
+	f.StringVar(&o.Retention, "retention", "", "delete finished runs by the policy in this `FILE` (see: perdure retention --help; default $"+retentionVariable+")")
 }
 
 // storeFlag adds --store; use says what the command does with the database.
@@ -151,6 +156,14 @@ func findStore(given string) (string, error) {
 	return dsn, nil
 }
 
+// findFile returns the absolute path of the file that was given, or that the variable names; "" where neither does.
+func findFile(given, variable string) (string, error) {
+	if given = cmp.Or(given, os.Getenv(variable)); given == "" {
+		return "", nil
+	}
+	return filepath.Abs(given)
+}
+
 // serveOptions fills in what the common flags say, and refuses what does not go together.
 func (a *app) serveOptions(o *serve.Options, log *slog.Logger) error {
 	o.Version, o.Log = version(), log
@@ -158,13 +171,11 @@ func (a *app) serveOptions(o *serve.Options, log *slog.Logger) error {
 	if o.Store, err = findStore(o.Store); err != nil {
 		return err
 	}
-	if o.KeyFile == "" {
-		o.KeyFile = os.Getenv(keyFileVariable)
+	if o.KeyFile, err = findFile(o.KeyFile, keyFileVariable); err != nil {
+		return fmt.Errorf("keys: %w", err)
 	}
-	if o.KeyFile != "" {
-		if o.KeyFile, err = filepath.Abs(o.KeyFile); err != nil {
-			return fmt.Errorf("keys: %w", err)
-		}
+	if o.Retention, err = findFile(o.Retention, retentionVariable); err != nil {
+		return fmt.Errorf("retention policy: %w", err)
 	}
 	if o.Config, err = state.FindConfig(a.config); err != nil {
 		return err
@@ -212,6 +223,11 @@ func (a *app) launcher(ctx context.Context, o serve.Options) (*relay.Launcher, e
 		if _, err := keyfile.Codecs(o.KeyFile, o.Compress); err != nil {
 			return nil, err
 		}
+		if o.Retention != "" {
+			if _, err := policyfile.Load(o.Retention); err != nil {
+				return nil, err
+			}
+		}
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -228,6 +244,9 @@ func (a *app) launcher(ctx context.Context, o serve.Options) (*relay.Launcher, e
 	}
 	if o.KeyFile != "" {
 		command = append(command, "--key-file", o.KeyFile)
+	}
+	if o.Retention != "" {
+		command = append(command, "--retention", o.Retention)
 	}
 	if o.Compress {
 		command = append(command, "--compress")

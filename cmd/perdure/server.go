@@ -86,7 +86,7 @@ no unfinished run for 15 minutes.`,
 			return a.print(s, func(w io.Writer) { writeServer(w, s) })
 		},
 	}
-	payloadFlags(c, &o)
+	ownerFlags(c, &o)
 	return c
 }
 

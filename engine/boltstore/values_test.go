@@ -3,6 +3,7 @@ package boltstore_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -191,4 +192,63 @@ func TestErasedPayloadIsNowhereAfterACompaction(t *testing.T) {
 		t.Errorf("the payload is still in the file (%v)", err)
 	}
 	verify(t, s)
+}
+
+// TestLargePayloadsLeaveWithTheirGeneration: what is pruned of a run that goes on takes its large payloads along, those too that
+// are more than one commit erases.
+func TestLargePayloadsLeaveWithTheirGeneration(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "perdure.db")
+	s := opened(t, path)
+	start(t, s, "a", 10)
+	ctx := t.Context()
+	claim := func() history.Claim {
+		t.Helper()
+		cs, err := s.Claim(ctx, engine.ClaimRequest{Owner: "w", Max: 1, TTL: time.Minute, Workflows: []history.WorkflowKey{{Name: "w", Version: 1}}})
+		if err != nil || len(cs) != 1 {
+			t.Fatalf("%d claims, %v", len(cs), err)
+		}
+		return cs[0]
+	}
+	large := []byte(`"` + strings.Repeat("x", 5000) + `"`)
+	const steps = engine.EraseLimit + 200
+	c := claim()
+	var events []history.Event
+	for i := range steps {
+		events = append(events, history.Event{Seq: c.Run.Seq + 1 + uint64(i), Kind: history.StepCompleted, Position: history.Position(fmt.Sprint("a#", i)), Payload: large})
+	}
+	events = append(events, history.Event{Seq: c.Run.Seq + 1 + steps, Kind: history.RunContinued, Payload: large})
+	if _, err := s.Commit(ctx, history.Batch{Run: c.Run.ID, Token: c.Token, After: c.Run.Seq, Head: c.Run.Head, Next: history.NextReady, Events: events}); err != nil {
+		t.Fatal(err)
+	}
+	c = claim()
+	if _, err := s.Commit(ctx, history.Batch{Run: c.Run.ID, Token: c.Token, After: c.Run.Seq, Head: c.Run.Head, Next: history.NextReady, Events: []history.Event{
+		{Seq: c.Run.Seq + 1, Kind: history.StepCompleted, Generation: 1, Position: "a#0", Payload: large},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	token, err := s.LeaseCleanup(ctx, "me", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.Prune(ctx, token, history.RetentionPolicy{{KeepGenerations: time.Nanosecond}}, []history.RunID{c.Run.ID}, "me", "test")
+	if err != nil || len(p.Pruned) != 1 || !p.More {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	verify(t, s)
+	for more := true; more; {
+		if more, err = s.Erase(ctx, token); err != nil {
+			t.Fatal(err)
+		}
+	}
+	verify(t, s)
+	left, err := s.History(ctx, c.Run.ID, 1, 10)
+	if err != nil || len(left) != 2 || !bytes.Equal(left[0].Payload, large) || !bytes.Equal(left[1].Payload, large) {
+		t.Errorf("%d events are left, %v", len(left), err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n, want := bytesOf(t, path, "values"), 2*len(large); n < want || n > want+200 {
+		t.Errorf("%d bytes of values are left, want those of two events: %d", n, want)
+	}
 }

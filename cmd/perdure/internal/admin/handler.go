@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
 	"github.com/perdure/perdure/cmd/perdure/internal/state"
@@ -57,6 +58,8 @@ type Handler struct {
 	Schedules Schedules
 	Retention Retention
 	Store     Store
+	// PolicyFile is where the retention's policy comes from, Exports the file that it exports to; "" where there is none.
+	PolicyFile, Exports string
 	// Server describes the server.
 	Server func() Server
 	// Reload loads the tools anew; its error says why the old ones were kept.
@@ -232,6 +235,17 @@ func filterOf(r *http.Request) (engine.Filter, error) {
 			f.Tags = map[string]string{}
 		}
 		f.Tags[k] = v
+	}
+	for name, at := range map[string]*history.Time{"createdFrom": &f.CreatedFrom, "createdBefore": &f.CreatedBefore} {
+		text := q.Get(name)
+		if text == "" {
+			continue
+		}
+		t, err := time.Parse(time.RFC3339, text)
+		if err != nil || t.Year() < 1970 || t.Year() > 2200 {
+			return f, exit.New(exit.Usage, "", "%s %q: want a time of RFC 3339, of the years 1970 to 2200", name, text)
+		}
+		*at = history.TimeOf(t)
 	}
 	if text := q.Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)

@@ -13,6 +13,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
+	"github.com/perdure/perdure/cmd/perdure/internal/exportfile"
 	"github.com/perdure/perdure/engine"
 	"github.com/perdure/perdure/engine/boltstore"
 	"github.com/perdure/perdure/history"
@@ -39,7 +40,11 @@ type Store interface {
 // RetentionState is the policy of a server and what stands in its way.
 type RetentionState struct {
 	Policy history.RetentionPolicy `json:"policy"`
-	Holds  []history.Hold          `json:"holds"`
+	// File is where the policy comes from, Exports the file that runs are exported to before they leave.
+	File    string `json:"file,omitempty"`
+	Exports string `json:"exports,omitempty"`
+
+	Holds []history.Hold `json:"holds"`
 }
 
 // HoldRequest places a hold on a run, a workflow or a tenant.
@@ -66,7 +71,7 @@ func (h *Handler) retention(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := RetentionState{Policy: h.Retention.RetentionPolicy(), Holds: holds}
+	out := RetentionState{Policy: h.Retention.RetentionPolicy(), File: h.PolicyFile, Exports: h.Exports, Holds: holds}
 	if out.Policy == nil {
 		out.Policy = history.RetentionPolicy{}
 	}
@@ -96,7 +101,7 @@ func (h *Handler) exportFinished(r *http.Request) (out any, err error) {
 	if !filepath.IsAbs(req.File) {
 		return nil, exit.New(exit.Usage, "", "file %q: want an absolute path", req.File)
 	}
-	to, err := engine.OpenJSONLines(req.File)
+	to, err := exportfile.Open(req.File)
 	if err != nil {
 		return nil, err
 	}

@@ -40,6 +40,8 @@ type Options struct {
 	// payloads smaller.
 	KeyFile  string
 	Compress bool
+	// Retention is the file of the policy by which finished runs leave (package policyfile); empty: each tool says it.
+	Retention string
 	// AllowAnonymous lets HTTP listen beyond the loopback interface without tokens.
 	AllowAnonymous bool
 	// In and Out are the client, for Stdio.

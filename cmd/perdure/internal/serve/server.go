@@ -16,7 +16,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/perdure/perdure/cmd/perdure/internal/admin"
+	"github.com/perdure/perdure/cmd/perdure/internal/exportfile"
 	"github.com/perdure/perdure/cmd/perdure/internal/keyfile"
+	"github.com/perdure/perdure/cmd/perdure/internal/policyfile"
 	"github.com/perdure/perdure/cmd/perdure/internal/runstep"
 	"github.com/perdure/perdure/cmd/perdure/internal/tokens"
 	"github.com/perdure/perdure/cmd/perdure/internal/toolflow"
@@ -40,6 +42,8 @@ type server struct {
 	front   *mcptasks.Server
 	mcp     http.Handler // the front end over HTTP, for the folder's owner
 	tokens  *tokens.File // of callers over the network; nil where they need none
+	policy  *policyfile.File
+	exports *exportfile.File // what leaves is exported to; nil where nothing is
 	tools   *tools
 	notify  *notifier
 	guard   *runstep.Guard // of the steps' programs; nil where none is asked for
@@ -110,7 +114,14 @@ func (s *server) open(ctx context.Context) (l listeners, err error) {
 	if err != nil {
 		return l, err
 	}
+	if s.policy, err = readPolicy(s.opts.Retention); err != nil {
+		return l, err
+	}
 	if err := s.openStore(ctx); err != nil {
+		return l, err
+	}
+	retention, err := s.retention(file)
+	if err != nil {
 		return l, err
 	}
 	if len(s.opts.Guard) > 0 {
@@ -122,6 +133,7 @@ func (s *server) open(ctx context.Context) (l listeners, err error) {
 	s.notify = newNotifier(s)
 	s.engine, err = engine.New(s.store, engine.Options{
 		Worker: s.workerOptions(), Log: log, DrainTimeout: s.opts.Drain, Workflows: []workflow.Definition{schedule.Workflow()}, Codecs: codecs,
+		Retention: retention,
 	})
 	if err != nil {
 		return l, err
@@ -129,6 +141,9 @@ func (s *server) open(ctx context.Context) (l listeners, err error) {
 	front := mcptasks.Options{
 		Implementation: &mcp.Implementation{Name: "perdure", Title: "Perdure", Version: s.opts.Version},
 		Logger:         log,
+	}
+	if s.policy.Path != "" {
+		front.Retention = mcptasks.Unlimited // where the tool does not say it the policy does
 	}
 	if s.tokens != nil {
 		front.Identify = s.tokens.Identify
@@ -257,7 +272,7 @@ func (s *server) close() error {
 		s.notify.close()
 	}
 	s.guard.Close()
-	errs = append(errs, s.closeStore())
+	errs = append(errs, s.exports.Close(), s.closeStore())
 	return errors.Join(errs...)
 }
 

@@ -41,7 +41,7 @@ func (s *server) socketHandler(live context.Context) http.Handler {
 	mux := http.NewServeMux()
 	api := &admin.Handler{
 		Engine: s.engine, Tools: s.tools, Schedules: schedule.NewClient(s.engine, ""), Server: s.describe, Reload: s.tools.reload, Log: s.opts.Log, Hidden: isOwnWorkflow,
-		Stop: func() { s.stop(errStopped) }, Retention: s.engine, Store: s.upkeep,
+		Stop: func() { s.stop(errStopped) }, Retention: s.engine, Store: s.upkeep, PolicyFile: s.policy.Path, Exports: s.policy.Exports,
 	}
 	api.Routes(mux)
 	mux.Handle("/mcp", s.mcp)
