@@ -63,12 +63,13 @@ var rules = map[string]rule{
 	// A disk for tests that fails, and the tests of stores on it.
 	"engine/disktest": {folders: []string{"engine", "engine/boltstore", "history"}, libraries: []string{goFUSE, xsync, xsys}},
 	"engine/schedule": {folders: []string{"engine", "history", "timer", "workflow", "workflow/kernel"}, libraries: []string{ulid}},
-	"engine/pgstore":  {folders: []string{"engine", "history"}, libraries: []string{pgx, ulid}},
+	"engine/feed":     {folders: []string{"history"}},
+	"engine/pgstore":  {folders: []string{"engine", "engine/feed", "history"}, libraries: []string{pgx, ulid}},
 	// A kit for tests: the engine on a real file.
 	"workflow/workflowtest": {folders: []string{"engine", "engine/boltstore", "history", "workflow", "workflow/kernel"}},
 	// Its tests look into a file; what is in it is put into the code by an overlay.
 	"engine/crashtest": {libraries: []string{bbolt, xsync}},
-	"engine/storetest": {folders: []string{"engine", "history", "signal", "timer"}, libraries: []string{goleak, rapid, ulid, xsync}},
+	"engine/storetest": {folders: []string{"engine", "engine/feed", "history", "signal", "timer"}, libraries: []string{goleak, rapid, ulid, xsync}},
 	"mcptasks":         {folders: []string{"history", "workflow"}, libraries: []string{jsonschema, mcpSDK, ulid, xsync, xtime}},
 	"cmd": {
 		folders:   []string{"engine", "engine/boltstore", "engine/pgstore", "engine/schedule", "history", "mcptasks", "signal", "timer", "worker", "workflow"},

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -26,18 +25,7 @@ func (p *place) perdure(dsn string, want exit.Code, args ...string) string {
 
 // Two servers, each with a state folder of its own, serve the runs of one database.
 func TestServersOnPostgres(t *testing.T) {
-	db, err := pgtest.Start(t.Context())
-	if errors.Is(err, pgtest.ErrMissing) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	db := pgtest.New(t)
 	dsn, err := db.NewDatabase(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package pgstore_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -17,18 +16,7 @@ import (
 // The server is killed while runs are started, claimed and completed. What was acknowledged is there afterwards, the open
 // store goes on by itself, and a lost answer is no second run.
 func TestServerIsKilled(t *testing.T) {
-	db, err := pgtest.Start(t.Context()) // with fsync
-	if errors.Is(err, pgtest.ErrMissing) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	db := pgtest.New(t) // with fsync
 	dsn, err := db.NewDatabase(t.Context())
 	if err != nil {
 		t.Fatal(err)

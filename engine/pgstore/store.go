@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/perdure/perdure/engine"
+	"github.com/perdure/perdure/engine/feed"
 	"github.com/perdure/perdure/history"
 )
 
@@ -33,7 +34,7 @@ type Store struct {
 	logger  *slog.Logger
 	poll    time.Duration
 	opening int64
-	feed    feed
+	feed    feed.Feed
 
 	// calls counts the calls in progress: the pool is closed after the last.
 	calls sync.WaitGroup
@@ -127,7 +128,7 @@ func (s *Store) Close() error {
 func (s *Store) Now() history.Time { return s.clock.now() }
 
 // Subscribe implements engine.Store. The returned function must not be called from fn.
-func (s *Store) Subscribe(fn func(engine.Change)) (cancel func()) { return s.feed.subscribe(fn) }
+func (s *Store) Subscribe(fn func(engine.Change)) (cancel func()) { return s.feed.Subscribe(fn) }
 
 // enter counts a call in; leave counts it out.
 func (s *Store) enter(ctx context.Context) error {

@@ -111,10 +111,10 @@ func (s *Store) once(ctx context.Context, sc scope, fn func(w *write) error) (er
 	}
 	for _, r := range w.order {
 		if r.dirty {
-			s.feed.add(r.change)
+			s.feed.Add(r.change)
 		}
 	}
-	s.feed.drain()
+	s.feed.Drain()
 	return nil
 }
 

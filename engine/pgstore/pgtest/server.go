@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -65,6 +66,24 @@ func Start(ctx context.Context, settings ...string) (s *Server, err error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// New starts a server for a test, and stops it at its end. Without PostgreSQL the test is skipped.
+func New(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	s, err := Start(t.Context(), settings...)
+	if errors.Is(err, ErrMissing) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
 }
 
 // programs returns the folder that has initdb and postgres; "" where they are on the PATH.

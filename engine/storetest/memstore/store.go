@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/engine"
+	"github.com/perdure/perdure/engine/feed"
 	"github.com/perdure/perdure/history"
 )
 
@@ -88,7 +89,7 @@ type Store struct {
 	served map[string]uint64
 	// fired holds the timers that fell due in this epoch and were not cleared since.
 	fired map[history.RunID]map[history.Timer]bool
-	feed  feed
+	feed  feed.Feed
 }
 
 type lease struct {
@@ -146,14 +147,14 @@ func (s *Store) now() history.Time {
 }
 
 // Subscribe implements engine.Store. The returned function must not be called from fn.
-func (s *Store) Subscribe(fn func(engine.Change)) (cancel func()) { return s.feed.subscribe(fn) }
+func (s *Store) Subscribe(fn func(engine.Change)) (cancel func()) { return s.feed.Subscribe(fn) }
 
 // do runs fn under the mutex and then tells the subscribers.
 func (s *Store) do(ctx context.Context, op string, fn func() error) error {
 	if err := s.locked(ctx, fn); err != nil {
 		return fmt.Errorf("memstore: %s: %w", op, err)
 	}
-	s.feed.drain()
+	s.feed.Drain()
 	return nil
 }
 

@@ -55,7 +55,7 @@ func (s *Store) write(fn func(w *write) error) error {
 			r.readyAt = w.at
 		}
 		held := s.leases[id] != nil
-		s.feed.add(engine.Change{
+		s.feed.Add(engine.Change{
 			Run: id, Tenant: r.spec.Tenant, Status: r.state.Status.Seen(held), Inbox: w.inbox[id], Due: w.due[id], Timer: w.timers[id],
 			Ready: !held && (s.claimable(r) || s.frees(r)), Fenced: w.fenced[id],
 		})
