@@ -63,7 +63,8 @@ func Migrate(ctx context.Context, dsn string) (m Migration, err error) {
 	if err != nil {
 		return m, fmt.Errorf("pgstore: migrate: %w", err)
 	}
-	if _, err := c.Exec(ctx, "create table if not exists perdure_schema (version integer primary key, name text not null, at timestamptz not null default now())"); err != nil && !isCode(err, "23505", "42P07") {
+	// Where two make it at once, the loser may be told that the table, its row type or their names are there already.
+	if _, err := c.Exec(ctx, "create table if not exists perdure_schema (version integer primary key, name text not null, at timestamptz not null default now())"); err != nil && !isCode(err, codeUnique, "42P07", "42710") {
 		return m, fmt.Errorf("pgstore: migrate: %w", err)
 	}
 	if m.From, err = schemaVersion(ctx, c); err != nil {
