@@ -436,15 +436,9 @@ func TestOptionsAreChecked(t *testing.T) {
 			t.Errorf("%+v was accepted", o)
 		}
 	}
-	s, err := NewServer(newFakeEngine(), Options{Retention: Unlimited})
+	s, err := NewServer(newFakeEngine(), Options{})
 	if err != nil {
 		t.Fatal(err)
-	}
-	if err := s.SetRoutes(jobRoute()); err != nil {
-		t.Fatal(err)
-	}
-	if r, _ := s.routes.tool("job"); r.Retention != 0 {
-		t.Errorf("the route of an unlimited server has a retention of %s", r.Retention)
 	}
 	for name, o := range map[string]HTTPOptions{
 		"an origin with a path": {Origins: []string{"https://app.example", "https://app.example/x"}}, "an origin without a scheme": {Origins: []string{"app.example"}},
