@@ -66,30 +66,17 @@ func (s *Store) ReleaseHold(ctx context.Context, id history.RunID, by, reason st
 func (s *Store) Holds(ctx context.Context, all bool) (holds []history.Hold, err error) {
 	err = s.read(ctx, "holds", func() error {
 		rows, err := s.pool.Query(ctx, "select rec from perdure_holds where $1 or not released", all)
-		holds, err = s.holds(rows, err)
+		holds, err = records[history.Hold](s.codec, rows, err)
 		return err
 	})
 	slices.SortFunc(holds, func(a, b history.Hold) int { return cmp.Compare(a.ID.String(), b.ID.String()) })
 	return holds, err
 }
 
-func (s *Store) holds(rows pgx.Rows, err error) (holds []history.Hold, _ error) {
-	if err != nil {
-		return nil, err
-	}
-	var rec []byte
-	_, err = pgx.ForEachRow(rows, []any{&rec}, func() error {
-		h, err := history.Decode[history.Hold](s.codec, rec)
-		holds = append(holds, h)
-		return err
-	})
-	return holds, err
-}
-
 // onHold reports whether a hold in force is on a run.
 func (w *write) onHold(ctx context.Context, id history.RunID, tenant, workflow string) (bool, error) {
 	rows, err := w.conn.Query(ctx, "select rec from perdure_holds where not released")
-	holds, err := w.holds(rows, err)
+	holds, err := records[history.Hold](w.codec, rows, err)
 	return slices.ContainsFunc(holds, func(h history.Hold) bool { return h.Holds(id, tenant, workflow) }), err
 }
 
@@ -117,15 +104,7 @@ func (s *Store) Journal(ctx context.Context, from uint64, limit int) (entries []
 	}
 	err = s.read(ctx, "journal", func() error {
 		rows, err := s.pool.Query(ctx, "select rec from perdure_journal where seq >= $1 order by seq limit $2", int64(min(from, 1<<62)), limit)
-		if err != nil {
-			return err
-		}
-		var rec []byte
-		_, err = pgx.ForEachRow(rows, []any{&rec}, func() error {
-			e, err := history.Decode[history.Entry](s.codec, rec)
-			entries = append(entries, e)
-			return err
-		})
+		entries, err = records[history.Entry](s.codec, rows, err)
 		return err
 	})
 	return entries, err

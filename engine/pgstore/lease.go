@@ -130,21 +130,15 @@ func (s *Store) WakeDue(ctx context.Context, limit int) (woken int, next history
 	if limit <= 0 {
 		return 0, 0, fmt.Errorf("wake without a limit: %w", history.ErrInvalid)
 	}
-	for more := true; more && woken < limit && err == nil; {
-		var n int
-		err = s.write(ctx, "wake", nil, func(w *write) (err error) {
-			n, more, err = w.wakeReleased(ctx, min(limit-woken, page))
-			return err
-		})
-		woken += n
-	}
-	for more := true; more && woken < limit && err == nil; {
-		var n int
-		err = s.write(ctx, "wake", nil, func(w *write) (err error) {
-			n, more, err = w.wakeTimers(ctx, min(limit-woken, page))
-			return err
-		})
-		woken += n
+	for _, wake := range []func(*write, context.Context, int) (int, bool, error){(*write).wakeReleased, (*write).wakeTimers} {
+		for more := true; more && woken < limit && err == nil; {
+			var n int
+			err = s.write(ctx, "wake", nil, func(w *write) (err error) {
+				n, more, err = wake(w, ctx, min(limit-woken, page))
+				return err
+			})
+			woken += n
+		}
 	}
 	if err != nil {
 		return woken, 0, err

@@ -172,18 +172,9 @@ func (s *Store) Interrupts(ctx context.Context, id history.RunID) (open []histor
 	return open, nil
 }
 
-func (s *Store) openOf(ctx context.Context, from source, id history.RunID) (open []history.Interrupt, err error) {
+func (s *Store) openOf(ctx context.Context, from source, id history.RunID) ([]history.Interrupt, error) {
 	rows, err := from.Query(ctx, "select rec from perdure_questions where run = $1 and rec is not null", id[:])
-	if err != nil {
-		return nil, err
-	}
-	var rec []byte
-	_, err = pgx.ForEachRow(rows, []any{&rec}, func() error {
-		q, err := history.Decode[history.Interrupt](s.codec, rec)
-		open = append(open, q)
-		return err
-	})
-	return open, err
+	return records[history.Interrupt](s.codec, rows, err)
 }
 
 // Timers implements engine.Store.

@@ -117,6 +117,20 @@ func bytesOrNull(s string) any {
 	return []byte(s)
 }
 
+// records decodes what a query returned: one record in each row.
+func records[R history.Record](codec *history.Codec, rows pgx.Rows, err error) (all []R, _ error) {
+	if err != nil {
+		return nil, err
+	}
+	var rec []byte
+	_, err = pgx.ForEachRow(rows, []any{&rec}, func() error {
+		r, err := history.Decode[R](codec, rec)
+		all = append(all, r)
+		return err
+	})
+	return all, err
+}
+
 // missing is the error for a run that is not there.
 func (s *Store) missing(ctx context.Context, q querier, id history.RunID) error {
 	t, err := s.tombstone(ctx, q, id)

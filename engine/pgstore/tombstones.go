@@ -51,15 +51,7 @@ func (s *Store) Tombstones(ctx context.Context, f engine.TombstoneFilter) (p eng
 		}
 		limit := limitOf(f.Limit)
 		rows, err := s.pool.Query(ctx, fmt.Sprintf("select rec from perdure_tombstones where %s order by n limit %d", c.sql(), limit+1), c.args...)
-		if err != nil {
-			return err
-		}
-		var rec []byte
-		if _, err := pgx.ForEachRow(rows, []any{&rec}, func() error {
-			t, err := history.Decode[history.Tombstone](s.codec, rec)
-			p.Tombstones = append(p.Tombstones, t)
-			return err
-		}); err != nil {
+		if p.Tombstones, err = records[history.Tombstone](s.codec, rows, err); err != nil {
 			return err
 		}
 		if len(p.Tombstones) > limit {
