@@ -59,7 +59,7 @@ func (s *Store) encodeBatch(b *history.Batch) (*encodedBatch, error) {
 	}
 	if len(b.Cancels) > 0 {
 		var err error
-		if e.cancel, err = s.encodeItem(cancelItem("run "+b.Run.String(), "its parent was canceled")); err != nil {
+		if e.cancel, err = s.encodeItem(b.ChildCancel()); err != nil {
 			return nil, err
 		}
 	}
@@ -93,8 +93,8 @@ func (st *stage) commit(b *encodedBatch) (*workRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	if w.state.Status.Terminal() {
-		return nil, fmt.Errorf("%w: %w", history.ErrFenced, history.ErrTerminal)
+	if err := b.CheckLive(&w.state); err != nil {
+		return nil, err
 	}
 	l, err := st.holder(b.Run, b.Token)
 	if err != nil {
@@ -114,16 +114,13 @@ func (st *stage) commit(b *encodedBatch) (*workRun, error) {
 	}
 	w.state.Settle(b.Batch, due)
 	w.write = true
-	switch b.Next {
-	case history.NextClosed:
-		err = st.close(w, &b.events[len(b.events)-1].event, b.Consume)
-	case history.NextRunning, history.NextBlocked:
-		// its row stays where it is
-	default:
-		w.readyAt = 0 // a run that is ready again stands at the end of its line
+	if b.Next.Requeues() {
+		w.readyAt = 0
 	}
-	if err != nil {
-		return nil, err
+	if b.Next == history.NextClosed {
+		if err := st.close(w, &b.events[len(b.events)-1].event, b.Consume); err != nil {
+			return nil, err
+		}
 	}
 	if err := st.sendOut(b); err != nil {
 		return nil, err
@@ -138,25 +135,19 @@ func (st *stage) commit(b *encodedBatch) (*workRun, error) {
 
 // checkBatch compares the batch with what the run has become.
 func (st *stage) checkBatch(b *encodedBatch, w *workRun) error {
-	switch {
-	case b.After != w.state.Seq || b.Head != w.state.Head:
-		return fmt.Errorf("the newest event is %d with digest %s, the batch follows %d with %s: %w",
-			w.state.Seq, w.state.Head, b.After, b.Head, history.ErrSequence)
-	case b.InboxSeen > w.state.InboxHead:
-		return fmt.Errorf("has seen inbox item %d of %d: %w", b.InboxSeen, w.state.InboxHead, history.ErrInvalid)
-	case b.DecidedAt > st.now:
-		return fmt.Errorf("decided a deadline at %s, it is %s: %w", b.DecidedAt, st.now, history.ErrInvalid)
+	if err := b.CheckFollows(&w.state, st.now); err != nil {
+		return err
 	}
 	if b.DecidedAt.IsZero() || w.state.InboxHead <= b.InboxSeen {
 		return nil
 	}
 	for k, rec := range st.scan(bInbox, b.Run[:], runSeqKey(b.Run, b.InboxSeen+1)) {
 		i, err := st.item(k, rec)
+		if err == nil {
+			err = b.CheckUnseen(&i)
+		}
 		if err != nil {
 			return err
-		}
-		if i.AcceptedAt < b.DecidedAt {
-			return fmt.Errorf("item %d was accepted at %s, before %s: %w", i.Seq, i.AcceptedAt, b.DecidedAt, history.ErrInboxMoved)
 		}
 	}
 	return nil
@@ -240,7 +231,7 @@ func (st *stage) putQuestions(b *encodedBatch, w *workRun) error {
 	for i := range b.Open {
 		key := runTextKey(b.Run, b.Open[i].Key)
 		if st.get(bInterrupts, key) != nil || st.get(bAnswered, key) != nil {
-			return fmt.Errorf("question %q was asked before: %w", b.Open[i].Key, history.ErrInvalid)
+			return history.AskedBefore(b.Open[i].Key)
 		}
 		if b.Next == history.NextClosed {
 			st.put(bAnswered, key, []byte{markClosed})
@@ -257,7 +248,7 @@ func (st *stage) putQuestions(b *encodedBatch, w *workRun) error {
 			st.put(bAnswered, key, []byte{markClosed})
 			closed++
 		case st.get(bAnswered, key) == nil:
-			return fmt.Errorf("closes question %q, which was never asked: %w", k, history.ErrInvalid)
+			return history.NeverAsked(k)
 		}
 	}
 	w.state.Closed(closed, st.now)
@@ -268,7 +259,7 @@ func (st *stage) consume(b *encodedBatch, _ *workRun) error {
 	for _, n := range b.Consume {
 		key := runSeqKey(b.Run, n)
 		if st.get(bInbox, key) == nil {
-			return fmt.Errorf("consumes item %d, which is not in the inbox: %w", n, history.ErrInvalid)
+			return history.NotInInbox(n)
 		}
 		st.delete(bInbox, key)
 	}
@@ -282,8 +273,10 @@ func (st *stage) sendOut(b *encodedBatch) error {
 		if err != nil {
 			return fmt.Errorf("child with key %q: %w", c.start.Spec.Key, err)
 		}
-		if existed && w.spec.Parent != b.Run {
-			return fmt.Errorf("child with key %q: run %s, which is not a child of this run, has it: %w", c.start.Spec.Key, w.id, history.ErrConflict)
+		if existed {
+			if err := b.CheckChild(w.spec); err != nil {
+				return err
+			}
 		}
 		if c.signal != nil {
 			if _, err := st.deliver(w, c.signal); err != nil {

@@ -11,17 +11,13 @@ import (
 
 // Cancel implements engine.Store.
 func (s *Store) Cancel(ctx context.Context, id history.RunID, by, reason string) (history.Run, error) {
-	e, err := s.encodeItem(cancelItem(by, reason))
+	e, err := s.encodeItem(history.InboxItem{Kind: history.InboxCancel, By: by, Message: reason})
 	if err != nil {
 		return history.Run{}, s.wrap("cancel", err)
 	}
 	return s.endRun(ctx, "cancel", id, func(st *stage, w *workRun) error {
 		return st.requestCancel(w, e)
 	})
-}
-
-func cancelItem(by, reason string) history.InboxItem {
-	return history.InboxItem{Kind: history.InboxCancel, By: by, Message: reason}
 }
 
 // requestCancel ends a run that no code has touched, and asks any other to end, once. A paused one is resumed.

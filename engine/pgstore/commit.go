@@ -18,8 +18,8 @@ func (s *Store) Commit(ctx context.Context, b history.Batch) (state history.Stat
 	}
 	err = s.transact(ctx, "commit", scope{runs: []history.RunID{b.Run}, inbox: true}, func(w *write) error {
 		r := w.runs[b.Run]
-		if r.state.Status.Terminal() {
-			return fmt.Errorf("run %s: %w: %w", b.Run, history.ErrFenced, history.ErrTerminal)
+		if err := b.CheckLive(&r.state); err != nil {
+			return err
 		}
 		if err := r.heldWith(b.Token); err != nil {
 			return err
@@ -117,14 +117,13 @@ func (w *write) apply(ctx context.Context, r *locked, b *history.Batch) error {
 	if b.Next != history.NextRunning {
 		r.giveUp()
 	}
+	if b.Next.Requeues() {
+		r.readyAt = 0
+	}
 	switch b.Next {
 	case history.NextBlocked:
 		r.blockedBy = w.opening
-	case history.NextRunning:
-	default:
-		r.readyAt = 0 // a run that is ready again stands at the end of its line
-	}
-	if b.Next == history.NextClosed {
+	case history.NextClosed:
 		r.change.Timer = 0
 		if err := w.close(ctx, r, &b.Events[len(b.Events)-1]); err != nil {
 			return err
@@ -134,17 +133,12 @@ func (w *write) apply(ctx context.Context, r *locked, b *history.Batch) error {
 }
 
 func (w *write) check(r *locked, b *history.Batch) error {
-	switch {
-	case b.After != r.state.Seq || b.Head != r.state.Head:
-		return fmt.Errorf("run %s: the newest event is %d: %w", b.Run, r.state.Seq, history.ErrSequence)
-	case b.InboxSeen > r.state.InboxHead:
-		return fmt.Errorf("has seen inbox item %d: %w", b.InboxSeen, history.ErrInvalid)
-	case b.DecidedAt > w.at:
-		return fmt.Errorf("decided a deadline at %s: %w", b.DecidedAt, history.ErrInvalid)
+	if err := b.CheckFollows(&r.state, w.at); err != nil {
+		return fmt.Errorf("run %s: %w", b.Run, err)
 	}
-	for _, i := range r.inbox {
-		if b.DecidedAt != 0 && i.Seq > b.InboxSeen && i.AcceptedAt < b.DecidedAt {
-			return fmt.Errorf("item %d: %w", i.Seq, history.ErrInboxMoved)
+	for i := range r.inbox {
+		if err := b.CheckUnseen(&r.inbox[i]); err != nil {
+			return fmt.Errorf("run %s: %w", b.Run, err)
 		}
 	}
 	return nil
@@ -182,7 +176,7 @@ func (w *write) questions(r *locked, b *history.Batch) error {
 	for _, key := range b.Close {
 		switch {
 		case !r.asked[key]:
-			return fmt.Errorf("closes question %q, which was never asked: %w", key, history.ErrInvalid)
+			return history.NeverAsked(key)
 		case r.open[key]:
 			w.closeQuestion(r, key)
 			closed++
@@ -196,7 +190,7 @@ func (w *write) consume(r *locked, seqs []uint64) error {
 	for _, n := range seqs {
 		i := slices.IndexFunc(r.inbox, func(i history.InboxItem) bool { return i.Seq == n })
 		if i < 0 {
-			return fmt.Errorf("consumes item %d, which is not in the inbox: %w", n, history.ErrInvalid)
+			return history.NotInInbox(n)
 		}
 		r.inbox = slices.Delete(r.inbox, i, i+1)
 		w.batch.Queue("delete from perdure_inbox where run = $1 and seq = $2", r.spec.ID[:], int64(n))
@@ -212,8 +206,10 @@ func (w *write) sendOut(ctx context.Context, r *locked, b *history.Batch) error 
 		if err != nil {
 			return err
 		}
-		if existed && child.spec.Parent != b.Run {
-			return fmt.Errorf("child key %q: %w", c.Spec.Key, history.ErrConflict)
+		if existed {
+			if err := b.CheckChild(&child.spec); err != nil {
+				return err
+			}
 		}
 		if c.Signal != nil {
 			if _, err := w.deliver(ctx, child, *c.Signal); err != nil {
@@ -231,7 +227,7 @@ func (w *write) sendOut(ctx context.Context, r *locked, b *history.Batch) error 
 		case to.state.Status.Terminal():
 			continue
 		}
-		if err := w.requestCancel(ctx, to, "run "+b.Run.String(), "its parent was canceled"); err != nil {
+		if err := w.requestCancel(ctx, to, b.ChildCancel()); err != nil {
 			return err
 		}
 	}

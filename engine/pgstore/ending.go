@@ -8,20 +8,22 @@ import (
 
 // Cancel implements engine.Store.
 func (s *Store) Cancel(ctx context.Context, id history.RunID, by, reason string) (history.Run, error) {
-	return s.end(ctx, "cancel", id, func(w *write, r *locked) error { return w.requestCancel(ctx, r, by, reason) })
+	return s.end(ctx, "cancel", id, func(w *write, r *locked) error {
+		return w.requestCancel(ctx, r, history.InboxItem{Kind: history.InboxCancel, By: by, Message: reason})
+	})
 }
 
 // requestCancel ends a run that no code has touched, and asks any other to end, once. A paused one is resumed.
-func (w *write) requestCancel(ctx context.Context, r *locked, by, reason string) error {
+func (w *write) requestCancel(ctx context.Context, r *locked, cancel history.InboxItem) error {
 	if r.state.CancelRequested == 0 {
 		if !r.state.Claimed && !r.held() {
-			return w.finish(ctx, r, history.Canceled(&r.state, w.at, by, reason))
+			return w.finish(ctx, r, history.Canceled(&r.state, w.at, cancel.By, cancel.Message))
 		}
-		if err := w.accept(r, history.InboxItem{Kind: history.InboxCancel, By: by, Message: reason}); err != nil {
+		if err := w.accept(r, cancel); err != nil {
 			return err
 		}
 	}
-	return w.resume(r, by, "canceled")
+	return w.resume(r, cancel.By, "canceled")
 }
 
 // Terminate implements engine.Store.

@@ -158,7 +158,7 @@ func (s *Store) question(ctx context.Context, q querier, id history.RunID, key s
 // openQuestion adds a question, which was not asked before.
 func (w *write) openQuestion(r *locked, q *history.Interrupt) error {
 	if r.asked[q.Key] {
-		return fmt.Errorf("question %q was asked before: %w", q.Key, history.ErrInvalid)
+		return history.AskedBefore(q.Key)
 	}
 	rec, err := history.Encode(w.codec, q)
 	if err != nil {

@@ -15,11 +15,12 @@ func (s *Store) Commit(ctx context.Context, b history.Batch) (state history.Stat
 		return state, err
 	}
 	err = s.do(ctx, "commit", func() error {
-		if r := s.disk.runs[b.Run]; r != nil && r.state.Status.Terminal() {
-			return fmt.Errorf("run %s: %w: %w", b.Run, history.ErrFenced, history.ErrTerminal)
-		}
-		if s.disk.runs[b.Run] == nil {
+		r := s.disk.runs[b.Run]
+		if r == nil {
 			return fmt.Errorf("run %s: %w", b.Run, history.ErrNotFound)
+		}
+		if err := b.CheckLive(&r.state); err != nil {
+			return err
 		}
 		if err := s.holder(b.Run, b.Token); err != nil {
 			return err
@@ -70,7 +71,7 @@ func (w *write) commit(r *run, b *history.Batch) error {
 	for _, n := range b.Consume {
 		i := slices.IndexFunc(r.inbox, func(i history.InboxItem) bool { return i.Seq == n })
 		if i < 0 {
-			return fmt.Errorf("consumes item %d, which is not in the inbox: %w", n, history.ErrInvalid)
+			return history.NotInInbox(n)
 		}
 		r.inbox = slices.Delete(r.inbox, i, i+1)
 	}
@@ -82,7 +83,7 @@ func (w *write) commit(r *run, b *history.Batch) error {
 	if b.Next != history.NextRunning {
 		w.giveUp(r)
 	}
-	if b.Next != history.NextRunning && b.Next != history.NextBlocked {
+	if b.Next.Requeues() {
 		r.readyAt = 0
 	}
 	if b.Next == history.NextClosed {
@@ -95,17 +96,12 @@ func (w *write) commit(r *run, b *history.Batch) error {
 }
 
 func (w *write) check(r *run, b *history.Batch) error {
-	switch {
-	case b.After != r.state.Seq || b.Head != r.state.Head:
-		return fmt.Errorf("the newest event is %d: %w", r.state.Seq, history.ErrSequence)
-	case b.InboxSeen > r.state.InboxHead:
-		return fmt.Errorf("has seen inbox item %d: %w", b.InboxSeen, history.ErrInvalid)
-	case b.DecidedAt > w.at:
-		return fmt.Errorf("decided a deadline at %s: %w", b.DecidedAt, history.ErrInvalid)
+	if err := b.CheckFollows(&r.state, w.at); err != nil {
+		return err
 	}
-	for _, i := range r.inbox {
-		if b.DecidedAt != 0 && i.Seq > b.InboxSeen && i.AcceptedAt < b.DecidedAt {
-			return fmt.Errorf("item %d: %w", i.Seq, history.ErrInboxMoved)
+	for i := range r.inbox {
+		if err := b.CheckUnseen(&r.inbox[i]); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -114,7 +110,7 @@ func (w *write) check(r *run, b *history.Batch) error {
 func (w *write) questions(r *run, b *history.Batch) error {
 	for _, q := range b.Open {
 		if r.asked[q.Key] {
-			return fmt.Errorf("question %q was asked before: %w", q.Key, history.ErrInvalid)
+			return history.AskedBefore(q.Key)
 		}
 		r.asked[q.Key] = true
 		q.Body = slices.Clone(q.Body)
@@ -123,7 +119,7 @@ func (w *write) questions(r *run, b *history.Batch) error {
 	closed := 0
 	for _, key := range b.Close {
 		if !r.asked[key] {
-			return fmt.Errorf("closes question %q, which was never asked: %w", key, history.ErrInvalid)
+			return history.NeverAsked(key)
 		}
 		if i := slices.IndexFunc(r.open, func(q history.Interrupt) bool { return q.Key == key }); i >= 0 {
 			r.open = slices.Delete(r.open, i, i+1)
@@ -141,8 +137,10 @@ func (w *write) sendOut(r *run, b *history.Batch) error {
 		if err != nil {
 			return err
 		}
-		if existed && child.spec.Parent != b.Run {
-			return fmt.Errorf("child key %q: %w", c.Spec.Key, history.ErrConflict)
+		if existed {
+			if err := b.CheckChild(&child.spec); err != nil {
+				return err
+			}
 		}
 		if c.Signal != nil {
 			if _, err := w.deliver(child, *c.Signal); err != nil {
@@ -160,7 +158,7 @@ func (w *write) sendOut(r *run, b *history.Batch) error {
 		case to.state.Status.Terminal():
 			continue
 		}
-		if err := w.requestCancel(to, "run "+b.Run.String(), "its parent was canceled"); err != nil {
+		if err := w.requestCancel(to, b.ChildCancel()); err != nil {
 			return err
 		}
 	}

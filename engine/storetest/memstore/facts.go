@@ -82,19 +82,19 @@ func (s *Store) Answer(ctx context.Context, id history.RunID, item history.Inbox
 // Cancel implements engine.Store.
 func (s *Store) Cancel(ctx context.Context, id history.RunID, by, reason string) (history.Run, error) {
 	return s.end(ctx, "cancel", id, func(w *write, r *run) error {
-		return w.requestCancel(r, by, reason)
+		return w.requestCancel(r, history.InboxItem{Kind: history.InboxCancel, By: by, Message: reason})
 	})
 }
 
 // requestCancel ends a run that no code has touched, and asks any other to end, once. A paused one is resumed.
-func (w *write) requestCancel(r *run, by, reason string) error {
+func (w *write) requestCancel(r *run, cancel history.InboxItem) error {
 	if r.state.CancelRequested == 0 {
 		if !r.state.Claimed && w.leases[r.spec.ID] == nil {
-			return w.finish(r, history.Canceled(&r.state, w.at, by, reason))
+			return w.finish(r, history.Canceled(&r.state, w.at, cancel.By, cancel.Message))
 		}
-		w.accept(r, history.InboxItem{Kind: history.InboxCancel, By: by, Message: reason})
+		w.accept(r, cancel)
 	}
-	return w.resume(r, by, "canceled")
+	return w.resume(r, cancel.By, "canceled")
 }
 
 // Terminate implements engine.Store.
