@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/perdure/perdure/cmd/perdure-bench/internal/sitting"
 	"github.com/perdure/perdure/cmd/perdure-bench/internal/workload"
+	"github.com/perdure/perdure/engine/pgstore/pgtest"
 )
 
 // The test binary is its own measuring process, as the command is.
@@ -51,6 +53,10 @@ func TestEveryPeerDoesEveryWorkload(t *testing.T) {
 			s.Peers = append(s.Peers, p.name)
 		}
 	}
+	if server := postgres(t); server != nil {
+		s.Postgres = server.URL("postgres")
+		s.Peers = append(s.Peers, oursPostgres)
+	}
 	rec, err := s.Run(context.Background())
 	if err != nil {
 		t.Fatal(err)
@@ -70,6 +76,28 @@ func TestEveryPeerDoesEveryWorkload(t *testing.T) {
 	}
 }
 
+// postgres starts a server; nil where there is no PostgreSQL, and with -short.
+func postgres(t *testing.T) *pgtest.Server {
+	t.Helper()
+	if testing.Short() {
+		return nil
+	}
+	server, err := pgtest.Start(t.Context())
+	if errors.Is(err, pgtest.ErrMissing) {
+		t.Log(err)
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return server
+}
+
 // jobsOnly reports whether a queue of jobs has no notion of the workload.
 func jobsOnly(w workload.Name) bool {
 	return w != workload.W1 && w != workload.W3 && w != workload.W4
@@ -83,6 +111,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		{[]string{"-peers", "temporal"}, `there is no peer "temporal"`},
 		{[]string{"-workloads", "W1,W9"}, `there is no workload "W9"`},
 		{[]string{"-peers", "river-postgres", "-postgres", ""}, "-postgres"},
+		{[]string{"-peers", "perdure-postgres", "-postgres", ""}, "-postgres"},
 		{[]string{"-rounds", "0"}, "-rounds 0"},
 		{[]string{"-json", "-markdown"}, "choose one"},
 		{[]string{"W1"}, `unexpected argument "W1"`},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/perdure/perdure/cmd/perdure-bench/internal/proc"
 	"github.com/perdure/perdure/cmd/perdure-bench/internal/sitting"
+	"github.com/perdure/perdure/engine/pgstore/pgtest"
 )
 
 // options are the command line.
@@ -35,7 +37,7 @@ func parse(args []string, usage io.Writer) (options, error) {
 	fs.BoolVar(&o.json, "json", false, "print everything that was measured as JSON")
 	fs.BoolVar(&o.markdown, "markdown", false, "print the tables as Markdown")
 	fs.StringVar(&o.dir, "dir", os.TempDir(), "`directory` on the disk to measure; what is made there is removed")
-	fs.StringVar(&o.postgres, "postgres", os.Getenv("PERDURE_BENCH_POSTGRES"), "`address` of a PostgreSQL server, postgres://...; the databases perdure_bench_* on it are dropped")
+	fs.StringVar(&o.postgres, "postgres", os.Getenv("PERDURE_BENCH_POSTGRES"), "`address` of a PostgreSQL server, postgres://...; the databases perdure_bench_* on it are dropped; \"new\" starts one and removes it")
 	fs.StringVar(&o.profiles, "profile", "", "`directory` for a CPU and an allocation profile of each measuring process")
 	fs.Usage = func() { printUsage(fs) }
 	if err := fs.Parse(args); err != nil {
@@ -80,11 +82,11 @@ func printUsage(fs *flag.FlagSet) {
 
 // sitting prepares the measurements. The returned function removes what they leave.
 func (o *options) sitting() (_ *sitting.Sitting, cleanUp func() error, err error) {
-	cells, err := sitting.Select(sitting.Plan(o.short), o.workloads)
+	chosen, err := choosePeers(o.peers, o.postgres != "")
 	if err != nil {
 		return nil, nil, err
 	}
-	chosen, err := choosePeers(o.peers, o.postgres != "")
+	cells, err := sitting.Select(sitting.Plan(o.short, chosen[0].name == oursPostgres), o.workloads)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -103,5 +105,17 @@ func (o *options) sitting() (_ *sitting.Sitting, cleanUp func() error, err error
 	if s.Dir, err = os.MkdirTemp(o.dir, "perdure-bench-"); err != nil {
 		return nil, nil, fmt.Errorf("directory to measure in: %w", err)
 	}
-	return s, func() error { return os.RemoveAll(s.Dir) }, nil
+	cleanUp = func() error { return os.RemoveAll(s.Dir) }
+	if o.postgres != newServer {
+		return s, cleanUp, nil
+	}
+	server, err := pgtest.Start(context.Background()) // with fsync
+	if err != nil {
+		return nil, nil, errors.Join(err, cleanUp())
+	}
+	s.Postgres = server.URL("postgres")
+	return s, func() error { return errors.Join(server.Stop(), os.RemoveAll(s.Dir)) }, nil
 }
+
+// newServer as the address of PostgreSQL asks for a server of the sitting's own.
+const newServer = "new"

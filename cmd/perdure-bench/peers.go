@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/perdure/perdure/cmd/perdure-bench/internal/adapter/dbos"
@@ -23,8 +24,11 @@ type peerEntry struct {
 	open            func() peer.Engine
 }
 
-// ours is the name of this project's engine, which the others are compared with.
-const ours = "perdure"
+// This project's engine, on a file and on PostgreSQL. The one that is measured first is compared with the others.
+const (
+	ours         = "perdure"
+	oursPostgres = "perdure-postgres"
+)
 
 func peers() []peerEntry {
 	const (
@@ -35,6 +39,7 @@ func peers() []peerEntry {
 	)
 	return []peerEntry{
 		{name: ours, about: "this engine on boltstore", module: self, open: perdure.New},
+		{name: oursPostgres, about: "this engine on pgstore, in place of " + ours, module: self, postgres: true, extra: true, open: perdure.NewPostgres},
 		{name: "go-workflows", about: "go-workflows on SQLite", module: gw, open: goworkflows.New},
 		{name: "dbos", about: "DBOS on SQLite at its most durable", module: db, open: func() peer.Engine { return dbos.NewSQLite(sqlitefile.Full) }},
 		{name: "dbos-normal", about: "DBOS on SQLite as it is by default", module: db, extra: true, open: func() peer.Engine { return dbos.NewSQLite(sqlitefile.Normal) }},
@@ -57,7 +62,14 @@ func findPeer(name string) (peerEntry, error) {
 
 // choosePeers returns the named peers, or the default ones, this engine always first: without it nothing is compared.
 func choosePeers(names []string, postgres bool) ([]peerEntry, error) {
-	chosen := []peerEntry{peers()[0]}
+	first, err := findPeer(ours)
+	if slices.Contains(names, oursPostgres) {
+		first, err = findPeer(oursPostgres)
+	}
+	if err != nil {
+		return nil, err
+	}
+	chosen := []peerEntry{first}
 	if len(names) == 0 {
 		for _, p := range peers()[1:] {
 			if !p.extra && (postgres || !p.postgres) {
@@ -73,7 +85,7 @@ func choosePeers(names []string, postgres bool) ([]peerEntry, error) {
 			return nil, err
 		case p.postgres && !postgres:
 			return nil, fmt.Errorf("peer %q needs a server: name one with -postgres", n)
-		case p.name != ours:
+		case p.name != first.name:
 			chosen = append(chosen, p)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/perdure/perdure/history"
 )
@@ -54,7 +55,11 @@ type Migration struct {
 // connection string of pgx; its role must be allowed to create tables in the first schema of its search path. Two that
 // run at once wait for each other. A schema of a later version matches history.ErrFormat, and is left as it is.
 func Migrate(ctx context.Context, dsn string) (m Migration, err error) {
-	c, err := pgx.Connect(ctx, dsn)
+	cfg, err := pgxpool.ParseConfig(dsn) // as Open does: the string may set the pool, of which nothing is needed here
+	if err != nil {
+		return m, fmt.Errorf("pgstore: migrate: %w", safe(err))
+	}
+	c, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)
 	if err != nil {
 		return m, fmt.Errorf("pgstore: migrate: %w", safe(err))
 	}

@@ -33,7 +33,7 @@ func TestMigrate(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	m, err := pgstore.Migrate(t.Context(), dsn)
+	m, err := pgstore.Migrate(t.Context(), dsn+" pool_max_conns=3") // as the string of Open may say
 	if err != nil || m.From == 0 || m.From != m.To {
 		t.Errorf("migrated again from %d to %d: %v", m.From, m.To, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/user"
@@ -182,6 +183,12 @@ func (s *Server) Stop() error {
 // DSN is the connection string of a database.
 func (s *Server) DSN(database string) string {
 	return fmt.Sprintf("host=%s user=%s dbname=%s", s.dir, role, database)
+}
+
+// URL is the connection string of a database in the other form.
+func (s *Server) URL(database string) string {
+	u := url.URL{Scheme: "postgres", User: url.User(role), Path: "/" + database, RawQuery: url.Values{"host": {s.dir}}.Encode()}
+	return u.String()
 }
 
 // NewDatabase makes an empty database and returns its connection string.

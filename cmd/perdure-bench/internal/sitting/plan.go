@@ -26,8 +26,9 @@ type Goal struct {
 }
 
 // Plan is what a sitting runs, in order. A short one is over in about two minutes a round; it shows that everything works, and
-// its sizes are too small for the goals to say anything.
-func Plan(short bool) []Cell {
+// its sizes are too small for the goals to say anything. postgres says that this engine is measured on PostgreSQL, which has
+// goals of its own.
+func Plan(short, postgres bool) []Cell {
 	runs, idle, long, span, bring, sleep, crash := 10_000, 100, 10_000, 5*time.Second, 20*time.Second, 2*time.Second, 40*time.Second
 	if short {
 		runs, idle, long, span, bring, sleep, crash = 300, 20, 300, time.Second, 5*time.Second, time.Second, 10*time.Second
@@ -49,9 +50,16 @@ func Plan(short bool) []Cell {
 		{workload.Spec{Workload: workload.W6, Clients: 64, Runs: runs, Sleep: crash}, []Goal{ratio(workload.RunsPerSecond, 12)}},
 		{workload.Spec{Workload: workload.W7, Steps: long}, []Goal{{Key: workload.LastToFirst, AtMost: 1.1}}},
 	}
-	if short {
-		for i := range cells {
-			cells[i].Goals = nil
+	for i := range cells {
+		c := &cells[i]
+		switch {
+		case short:
+			c.Goals = nil
+		case postgres:
+			c.Goals = nil
+			if c.Clients == 64 && (c.Workload == workload.W1 || c.Workload == workload.W2) {
+				c.Goals = []Goal{ratio(workload.RunsPerSecond, 3)}
+			}
 		}
 	}
 	return cells

@@ -1,4 +1,4 @@
-// Package perdure measures this project's engine: boltstore with its default options, which are the durable ones.
+// Package perdure measures this project's engine on each of its durable stores, with their default options.
 package perdure
 
 import (
@@ -7,13 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"time"
 
 	"github.com/perdure/perdure/cmd/perdure-bench/internal/peer"
 	"github.com/perdure/perdure/engine"
-	"github.com/perdure/perdure/engine/boltstore"
-	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/workflow"
 )
 
@@ -22,28 +19,39 @@ type input struct {
 	N  int
 }
 
-// Engine implements peer.Engine.
-type Engine struct {
-	path   string
-	marks  *peer.Marks
-	store  *boltstore.Store
-	engine *engine.Engine // nil after Close
-	flows  map[peer.Kind]*workflow.Workflow[input, int]
+// storage is where the engine keeps its runs.
+type storage interface {
+	open(ctx context.Context, cfg peer.Config) (engine.Store, error)
+	// completed counts the completed runs; closed says that the store that was opened is closed.
+	completed(ctx context.Context, closed bool) (int, error)
+	durability(ctx context.Context) (peer.Durability, error)
 }
 
-// New returns an engine to open.
-func New() peer.Engine { return &Engine{} }
+// Engine implements peer.Engine.
+type Engine struct {
+	storage storage
+	marks   *peer.Marks
+	store   engine.Store
+	engine  *engine.Engine // nil after Close
+	flows   map[peer.Kind]*workflow.Workflow[input, int]
+}
+
+// New returns an engine to open on a file.
+func New() peer.Engine { return &Engine{storage: &file{}} }
+
+// NewPostgres returns an engine to open on PostgreSQL.
+func NewPostgres() peer.Engine { return &Engine{storage: &database{}} }
 
 // Open implements peer.Engine.
-func (e *Engine) Open(_ context.Context, cfg peer.Config) error {
-	e.path, e.marks = filepath.Join(cfg.Dir, "perdure.db"), cfg.Marks
+func (e *Engine) Open(ctx context.Context, cfg peer.Config) error {
+	e.marks = cfg.Marks
 	e.flows = e.workflows()
 	var defs []workflow.Definition
 	for _, w := range e.flows {
 		defs = append(defs, w)
 	}
 	var err error
-	if e.store, err = boltstore.Open(e.path, nil); err != nil {
+	if e.store, err = e.storage.open(ctx, cfg); err != nil {
 		return err
 	}
 	e.engine, err = engine.New(e.store, engine.Options{Workflows: defs, Log: slog.New(slog.DiscardHandler)})
@@ -81,31 +89,14 @@ func (r *run) Signal(ctx context.Context) error {
 	return err
 }
 
-// Completed implements peer.Engine. After Close it reads the file that was left.
-func (e *Engine) Completed(ctx context.Context) (n int, err error) {
-	store := e.store
-	if e.engine == nil {
-		if store, err = boltstore.Open(e.path, &boltstore.Options{ReadOnly: true}); err != nil {
-			return 0, err
-		}
-		defer func() { err = errors.Join(err, store.Close()) }()
-	}
-	f := engine.Filter{Statuses: []history.Status{history.StatusCompleted}, Limit: 1000}
-	for {
-		page, err := store.List(ctx, f)
-		if err != nil {
-			return 0, err
-		}
-		n += len(page.Runs)
-		if f.After = page.Next; f.After == "" {
-			return n, nil
-		}
-	}
+// Completed implements peer.Engine.
+func (e *Engine) Completed(ctx context.Context) (int, error) {
+	return e.storage.completed(ctx, e.engine == nil)
 }
 
-// Durability implements peer.Engine. boltstore has no setting that gives it up.
-func (e *Engine) Durability(context.Context) (peer.Durability, error) {
-	return peer.Durability{Full: true, Detail: "bbolt: each commit syncs data, then the meta page (2 fdatasync), before any call in it returns; calls share commits"}, nil
+// Durability implements peer.Engine. Neither store has a setting that gives it up.
+func (e *Engine) Durability(ctx context.Context) (peer.Durability, error) {
+	return e.storage.durability(ctx)
 }
 
 // Close implements peer.Engine.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"strconv"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -29,6 +31,18 @@ func Create(ctx context.Context, server, name string) (err error) {
 		}
 	}
 	return nil
+}
+
+// Address is the address of the database of that name on the server, with as many connections as Pool has.
+func Address(server, name string) (string, error) {
+	u, err := url.Parse(server)
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return "", errors.New("the address of PostgreSQL: want postgres://user@host/database")
+	}
+	q := u.Query()
+	q.Set("pool_max_conns", strconv.Itoa(connections))
+	u.Path, u.RawQuery = "/"+name, q.Encode()
+	return u.String(), nil
 }
 
 // Pool connects to the database of that name on the server.
