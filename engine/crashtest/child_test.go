@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -97,7 +98,10 @@ func (c *child) session(n int) (err error) {
 		Worker: worker.Options{PollInterval: 10 * time.Millisecond},
 		Retention: engine.RetentionOptions{
 			Every: sweepEvery, Exporter: out,
-			Policy: history.RetentionPolicy{{Workflow: "exported", Keep: time.Millisecond, ExportFirst: true, KeepTombstones: time.Millisecond}},
+			Policy: history.RetentionPolicy{
+				{Workflow: "exported", Keep: time.Millisecond, ExportFirst: true, KeepTombstones: time.Millisecond},
+				{Workflow: "trimmed", KeepGenerations: time.Millisecond},
+			},
 		},
 	}
 	if c.life.Number%2 == 1 {
@@ -218,6 +222,8 @@ func (c *child) do(ctx context.Context, call call) (outcome string, err error) {
 		}
 	case endHeld:
 		return c.endHeld(ctx, run)
+	case awaitPrune:
+		return c.awaitPrune(ctx, run.ID)
 	case unhold:
 		_, err = c.engine.ReleaseHold(ctx, run.ID, by, why)
 	case forget:
@@ -232,7 +238,7 @@ func (c *child) do(ctx context.Context, call call) (outcome string, err error) {
 
 func (c *child) start(ctx context.Context, call call) (string, error) {
 	s := history.Start{Spec: history.Spec{Key: call.Run, Workflow: call.Arg, Version: 1, Retention: call.Keep}, Input: []byte(`""`)}
-	if call.Arg == "roll" {
+	if call.Arg == "roll" || call.Arg == "trimmed" {
 		s.Input = []byte(`{}`)
 	}
 	if call.Verb == startLate {
@@ -338,6 +344,22 @@ func (c *child) endHeld(ctx context.Context, run history.Run) (_ string, err err
 		run, err = c.engine.Run(ctx, run.ID)
 	}
 	return run.Status.String(), err
+}
+
+// awaitPrune waits until the run's history no longer begins with its start.
+func (c *child) awaitPrune(ctx context.Context, id history.RunID) (string, error) {
+	for {
+		first, err := c.store.History(ctx, id, 1, 1)
+		if err != nil {
+			return "", err
+		}
+		if len(first) > 0 && first[0].Seq > 1 {
+			return strconv.FormatUint(first[0].Seq, 10), nil
+		}
+		if err := wait(ctx, "its pruning"); err != nil {
+			return "", err
+		}
+	}
 }
 
 // redeliver sends the dead letter on.

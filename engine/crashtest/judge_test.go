@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -248,6 +249,9 @@ func (r *ran) signals() map[string]int {
 			n[e.Key]++
 		}
 	}
+	for _, id := range r.before() {
+		n[id]++
+	}
 	for _, items := range [][]history.InboxItem{r.inbox, r.dead} {
 		for _, i := range items {
 			if i.Kind == history.InboxSignal {
@@ -256,6 +260,18 @@ func (r *ran) signals() map[string]int {
 		}
 	}
 	return n
+}
+
+// before are the signals that the pruned generations received: the run took them along in its input.
+func (r *ran) before() []string {
+	if len(r.events) == 0 || r.events[0].Kind != history.RunContinued {
+		return nil
+	}
+	var in rolling
+	if err := json.Unmarshal(r.events[0].Payload, &in); err != nil {
+		return []string{err.Error()}
+	}
+	return in.Got
 }
 
 // started checks a run whose start was acknowledged.
@@ -275,6 +291,7 @@ func (j *judge) started(c call) {
 		j.accepted(r, sig)
 	}
 	j.received(r)
+	j.pruned(r)
 	for _, outcome := range j.log.of(answer, c.Run) {
 		j.answered(r, outcome)
 	}
@@ -334,7 +351,7 @@ func (j *judge) accepted(r *ran, id string) {
 
 // received checks the order: each was sent when the one before was acknowledged.
 func (j *judge) received(r *ran) {
-	var got []string
+	got := r.before()
 	for _, e := range r.events {
 		if e.Kind == history.SignalReceived {
 			got = append(got, e.Key)
@@ -342,6 +359,29 @@ func (j *judge) received(r *ran) {
 	}
 	if !slices.IsSorted(got) {
 		j.errorf("run %s received signals in the order %q", r.Key, got)
+	}
+	if all := perRoll * rolls; j.final && (r.Workflow == "roll" || r.Workflow == "trimmed") && len(got) != all {
+		j.errorf("run %s received %q, want %d signals", r.Key, got, all)
+	}
+}
+
+// pruned checks that a history is whole from its start, or from the end of a generation that was pruned; what was pruned does
+// not come back.
+func (j *judge) pruned(r *ran) {
+	first := &r.events[0]
+	if first.Seq == 1 != (first.Kind == history.RunStarted) || first.Seq > 1 && (first.Kind != history.RunContinued || r.Workflow != "trimmed") {
+		j.errorf("the history of run %s begins with event %d, %s", r.Key, first.Seq, first.Kind)
+	}
+	for _, outcome := range j.log.of(awaitPrune, r.Key) {
+		if from, err := strconv.ParseUint(outcome, 10, 64); err != nil || first.Seq < from {
+			j.errorf("the history of run %s began with event %s, and begins with event %d now, %v", r.Key, outcome, first.Seq, err)
+		}
+	}
+	for i := range r.events {
+		if r.events[i].Seq != first.Seq+uint64(i) {
+			j.errorf("run %s has no event %d", r.Key, first.Seq+uint64(i))
+			return
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package crashtest
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,6 +37,7 @@ const (
 	redeliver  verb = "redeliver" // the only dead letter of Run, to the run Arg
 	hold       verb = "hold"
 	endHeld    verb = "end under hold"
+	awaitPrune verb = "await prune" // until the closed generations of Run are pruned
 	unhold     verb = "unhold"
 	forget     verb = "forget" // erases the payloads of a run that is over
 	define     verb = "define"
@@ -74,6 +76,7 @@ func family(life int) []script {
 		one("steps"), one("sleep"), one("parent"),
 		append(one("signals"), signals("signals", "a", "b", "c")...),
 		append(one("roll"), signals("roll", "1", "2", "3", "4", "5", "6")...),
+		slices.Concat(one("trimmed"), signals("trimmed", "1", "2"), script{{Verb: awaitPrune, Run: key("trimmed")}}, signals("trimmed", "3", "4", "5", "6")),
 		append(one("ask"), call{Verb: answer, Run: key("ask")}),
 		append(one("cancel"), call{Verb: cancel, Run: key("cancel")}),
 		append(one("long"), call{Verb: pause, Run: key("long")}, call{Verb: resume, Run: key("long")}),

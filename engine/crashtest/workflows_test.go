@@ -15,6 +15,7 @@ const (
 	mails    = 3                     // that the workflow "signals" receives
 	rolls    = 3                     // generations of "roll"
 	perRoll  = 2                     // signals that each receives
+	trimStep = 8                     // steps of each generation of "trimmed": with the rest more than one commit erases
 	longStep = 10                    // steps of "long"
 )
 
@@ -36,6 +37,7 @@ func (c *child) workflows() []workflow.Definition {
 		workflow.Define("signals", 1, mailbox(mails)),
 		workflow.Define("mailbox", 1, mailbox(1)),
 		workflow.Define("roll", 1, c.roll),
+		workflow.Define("trimmed", 1, c.trimmed),
 		workflow.Define("ask", 1, c.ask),
 		workflow.Define("cancel", 1, c.waitForCancel),
 		workflow.Define("long", 1, c.long),
@@ -120,6 +122,17 @@ func (c *child) roll(ctx workflow.Context, in rolling) ([]string, error) {
 		return nil, workflow.ContinueAsNew(in)
 	}
 	return in.Got, nil
+}
+
+// trimmed is "roll" with steps before. Its closed generations are pruned while it goes on: what they received is then in the
+// input of the next alone.
+func (c *child) trimmed(ctx workflow.Context, in rolling) ([]string, error) {
+	for range trimStep {
+		if err := c.step(ctx, fmt.Sprintf("generation-%d", in.Generation)); err != nil {
+			return nil, err
+		}
+	}
+	return c.roll(ctx, in)
 }
 
 // reply is what "ask" asks for.
