@@ -41,7 +41,8 @@ type Options struct {
 	MmapSize int
 	// Clock is the source of the store's time. Default time.Now.
 	Clock func() time.Time
-	// Log is where an Open that takes more than a second says what it is at, and an upgrade that it is done. Default slog.Default().
+	// Log is where an Open that takes more than a second says what it is at, an upgrade that it is done, and what was removed that
+	// a crash had left beside the file. Default slog.Default().
 	Log *slog.Logger
 }
 
@@ -189,6 +190,7 @@ func (s *Store) begin(o Options, told *opening) error {
 	}); err != nil {
 		return err
 	}
+	removeRemains(s.path, o.Log)
 	s.ballast.gone = s.ballast.size > 0 && s.ballast.make() != nil // there is no room: new runs wait until there is
 	s.work.wake, s.work.done = make(chan struct{}, 1), make(chan struct{})
 	go s.commitLoop()

@@ -120,6 +120,7 @@ func crashInUpkeep(t *testing.T, child string, tally *tally) {
 				if what == backup {
 					p.holds(backupPath(p.dir), what, true)
 				}
+				p.nothingElse()
 			})
 		}
 	}
@@ -215,6 +216,20 @@ func (p *parent) between(what string) {
 	if what == backup {
 		if err := boltstore.Restore(p.t.Context(), backupPath(p.dir), filepath.Join(p.dir, "restored.db")); !errors.Is(err, history.ErrCorrupt) {
 			p.t.Errorf("half of a backup is restored: %v", err)
+		}
+	}
+}
+
+// nothingElse checks that no file of a process that was killed is left beside the store, which was opened since.
+func (p *parent) nothingElse() {
+	p.t.Helper()
+	entries, err := os.ReadDir(p.dir)
+	if err != nil {
+		p.t.Error(err)
+	}
+	for _, e := range entries {
+		if path := filepath.Join(p.dir, e.Name()); path != storePath(p.dir) && path != backupPath(p.dir) {
+			p.t.Errorf("%s is left", e.Name())
 		}
 	}
 }
