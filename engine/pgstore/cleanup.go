@@ -229,7 +229,7 @@ func (w *write) awaited(ctx context.Context, spec *history.Spec) (bool, error) {
 	return false, err
 }
 
-// Delete implements engine.Store. Nothing is left for Erase.
+// Delete implements engine.Store. It leaves nothing for Erase.
 func (s *Store) Delete(ctx context.Context, token history.Token, policy history.RetentionPolicy, runs []history.RunID) (out engine.Deletion, err error) {
 	err = s.clean(ctx, "delete", token, policy, func(w *write) error {
 		out = engine.Deletion{}
@@ -278,16 +278,21 @@ func (w *write) bury(r *row) error {
 	w.batch.Queue("insert into perdure_tombstones (run, tenant, workflow, deleted_at, rec) values ($1, $2, $3, $4, $5)", id, []byte(t.Tenant), t.Workflow, w.at, rec)
 	for _, q := range []string{
 		"delete from perdure_events where run = $1", "delete from perdure_timers where run = $1", "delete from perdure_inbox where run = $1",
-		"delete from perdure_identities where run = $1", "delete from perdure_questions where run = $1", "delete from perdure_runs where id = $1",
+		"delete from perdure_identities where run = $1", "delete from perdure_questions where run = $1", "delete from perdure_generations where run = $1",
+		"delete from perdure_bases where run = $1", "delete from perdure_runs where id = $1",
 	} {
 		w.batch.Queue(q, id)
 	}
 	return nil
 }
 
-// Erase implements engine.Store.
+// Erase implements engine.Store. What is left is of runs that were pruned.
 func (s *Store) Erase(ctx context.Context, token history.Token) (more bool, err error) {
-	return false, s.clean(ctx, "erase", token, nil, func(*write) error { return nil })
+	err = s.clean(ctx, "erase", token, nil, func(w *write) error {
+		more, err = w.eraseRests(ctx)
+		return err
+	})
+	return more && err == nil, err
 }
 
 // PurgeTombstones implements engine.Store.

@@ -189,6 +189,8 @@ func (s *Store) Redeliver(ctx context.Context, from history.RunID, seq uint64, t
 			return err
 		case len(letters) == 0, !letters[0].DeadLetter(), source.spec.Tenant != target.spec.Tenant:
 			return fmt.Errorf("dead letter %d: %w", seq, history.ErrNotFound)
+		case letters[0].Erased:
+			return fmt.Errorf("dead letter %d: %w", seq, history.ErrErased)
 		case target.state.Status.Terminal():
 			return history.ErrTerminal
 		}

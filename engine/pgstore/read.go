@@ -79,7 +79,7 @@ func (s *Store) History(ctx context.Context, id history.RunID, from uint64, limi
 		limit = 1000
 	}
 	err = s.read(ctx, "history", func() error {
-		rows, err := s.pool.Query(ctx, "select rec from perdure_events where run = $1 and seq >= $2 order by seq limit $3", id[:], int64(min(from, 1<<62)), limit)
+		rows, err := s.pool.Query(ctx, "select rec from perdure_events where run = $1 and seq >= $2 and "+afterBase+" order by seq limit $3", id[:], int64(min(from, 1<<62)), limit)
 		if err != nil {
 			return err
 		}

@@ -75,8 +75,8 @@ func (s *Store) verifyRun(ctx context.Context, id history.RunID) (found []engine
 		if err != nil {
 			return err
 		}
-		replay := history.NewReplay(s.codec)
-		if err := s.replay(ctx, tx, id, replay); err != nil {
+		replay, err := s.replay(ctx, tx, id)
+		if err != nil {
 			if errors.Is(err, history.ErrCorrupt) || errors.Is(err, history.ErrFormat) || errors.Is(err, history.ErrSequence) || errors.Is(err, history.ErrInvalid) {
 				say(string(history.RuleChain), "%v", err)
 				return nil
@@ -170,19 +170,35 @@ func (s *Store) facts(ctx context.Context, tx pgx.Tx, r *row) (*history.Facts, e
 	return f, nil
 }
 
-func (s *Store) replay(ctx context.Context, tx pgx.Tx, id history.RunID, to *history.Replay) error {
-	rows, err := tx.Query(ctx, "select rec from perdure_events where run = $1 order by seq", id[:])
+// replay adds up a run's history, from its base on where it was pruned.
+func (s *Store) replay(ctx context.Context, tx pgx.Tx, id history.RunID) (*history.Replay, error) {
+	base, err := s.base(ctx, tx, id)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	replay := history.NewReplay(s.codec)
+	if base.State.Seq > 0 {
+		replay = history.NewReplayFrom(s.codec, &base)
+	}
+	rows, err := tx.Query(ctx, "select rec from perdure_events where run = $1 and "+afterBase+" order by seq", id[:])
+	if err != nil {
+		return nil, err
 	}
 	var rec []byte
-	_, err = pgx.ForEachRow(rows, []any{&rec}, func() error { return to.Add(rec) })
-	return err
+	_, err = pgx.ForEachRow(rows, []any{&rec}, func() error {
+		if next := base.State.Seq + 1; next > 1 && replay.Seq() < next {
+			if err := base.Extends(s.codec, rec); err != nil {
+				return err
+			}
+		}
+		return replay.Add(rec)
+	})
+	return replay, err
 }
 
 // verifyTables looks for rows of runs that are not there.
 func (s *Store) verifyTables(ctx context.Context, fn func(engine.Violation)) error {
-	for _, table := range []string{"events", "timers", "inbox", "identities", "questions"} {
+	for _, table := range []string{"events", "timers", "inbox", "identities", "questions", "generations", "bases"} {
 		rows, err := s.pool.Query(ctx, "select distinct x.run from perdure_"+table+" x where not exists (select from perdure_runs r where r.id = x.run) limit 100")
 		if err != nil {
 			return err

@@ -267,6 +267,9 @@ func (w *write) append(r *locked, e history.Event) error {
 	}
 	r.dirty = true
 	w.batch.Queue("insert into perdure_events (run, seq, rec) values ($1, $2, $3)", r.spec.ID[:], e.Seq, rec)
+	if e.Kind == history.RunContinued {
+		w.batch.Queue("insert into perdure_generations (run, seq, at) values ($1, $2, $3)", r.spec.ID[:], e.Seq, e.At)
+	}
 	return nil
 }
 
