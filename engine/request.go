@@ -67,7 +67,8 @@ func (e *RequestError) Error() string {
 }
 
 // Decide settles an at-most-once step whose outcome is unknown, for the run that waits for an operator: decision is
-// "retry", "complete" (with the result as JSON) or "fail".
+// "retry", "complete" (with the result as JSON) or "fail". The steps that wait are in the run's State.Undecided; the error
+// matches history.ErrNotFound for any other, and ErrTerminal for a run that is over. The first decision on a step counts.
 func (e *Engine) Decide(ctx context.Context, id history.RunID, step history.Position, decision string, result json.RawMessage, by, reason string) error {
 	fail := func(err error) error {
 		return fmt.Errorf("decide %s of step %s of run %s: %w", decision, step, id, err)

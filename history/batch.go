@@ -63,6 +63,8 @@ type Batch struct {
 	Next Next
 	// Reason is shown with the run until its next commit: why it blocks (NextBlocked), or a warning.
 	Reason string
+	// Undecided are the steps that wait for an operator's decision.
+	Undecided []Position
 }
 
 // Next says what becomes of a run after a batch.

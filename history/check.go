@@ -78,7 +78,7 @@ func (i *InboxItem) CheckDelivery() error {
 // CheckSignal refuses an item that is no well-formed signal.
 func (i *InboxItem) CheckSignal() error {
 	if i.Kind != InboxSignal {
-		return fmt.Errorf("inbox item of kind %d is not a signal: %w", i.Kind, ErrInvalid)
+		return fmt.Errorf("inbox item (%s) is not a signal: %w", i.Kind, ErrInvalid)
 	}
 	if err := invalidName("signal", i.Name); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (i *InboxItem) CheckSignal() error {
 // CheckChild refuses an item that is no well-formed outcome of a child.
 func (i *InboxItem) CheckChild() error {
 	if i.Kind != InboxChild || i.Key == "" {
-		return fmt.Errorf("inbox item of kind %d with key %q is not the outcome of a child: %w", i.Kind, i.Key, ErrInvalid)
+		return fmt.Errorf("inbox item (%s) with key %q is not the outcome of a child: %w", i.Kind, i.Key, ErrInvalid)
 	}
 	return i.checkSizes("child")
 }
@@ -104,7 +104,7 @@ func (i *InboxItem) checkSizes(what string) error {
 // CheckAnswer refuses an item that cannot answer a question.
 func (i *InboxItem) CheckAnswer() error {
 	if i.Kind != InboxAnswer || i.Key == "" {
-		return fmt.Errorf("inbox item of kind %d with key %q is not an answer: %w", i.Kind, i.Key, ErrInvalid)
+		return fmt.Errorf("inbox item (%s) with key %q is not an answer: %w", i.Kind, i.Key, ErrInvalid)
 	}
 	return i.checkSizes("answer")
 }

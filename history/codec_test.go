@@ -73,7 +73,7 @@ func goldenSpec() history.Spec {
 func goldenState() history.State {
 	return history.State{
 		Status: history.StatusBlocked, Reason: "differs", Message: "half way", Generation: 2, Seq: 9, Head: history.Sum([]byte("h")), Bytes: 1234,
-		GenerationSeq: 5, InboxHead: 7, InboxSeen: 6, Questions: 1, CancelRequested: at, UpdatedAt: at, ClosedAt: at, Epoch: 3, Claimed: true,
+		GenerationSeq: 5, InboxHead: 7, InboxSeen: 6, Questions: 1, CancelRequested: at, UpdatedAt: at, ClosedAt: at, Epoch: 3, Claimed: true, Undecided: []history.Position{"pay#0"},
 		Failure: failure(),
 	}
 }

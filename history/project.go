@@ -1,6 +1,9 @@
 package history
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Apply adds event e to the projection: head is the digest of the history up to e, size its encoded bytes. It is
 // what a commit and a replay share, so that a replayed history equals the stored projection. On error s is unchanged.
@@ -50,7 +53,7 @@ func (s *State) Apply(e *Event, head Digest, size int) error {
 
 func (s *State) end(status Status, e *Event) {
 	s.Status, s.Reason, s.Failure = status, "", e.Failure
-	s.Questions = 0
+	s.Questions, s.Undecided = 0, nil
 	s.ClosedAt = e.At
 	s.Touch(e.At)
 }
@@ -66,7 +69,7 @@ func (s *State) Settle(b *Batch, due bool) {
 	if s.Status.Terminal() {
 		return
 	}
-	s.Reason = b.Reason
+	s.Reason, s.Undecided = b.Reason, b.Undecided
 	switch b.Next {
 	case NextRunning:
 		s.Status = StatusRunning
@@ -86,11 +89,29 @@ func (s *State) Settle(b *Batch, due bool) {
 func (s *State) Accept(i *InboxItem) (ready bool) {
 	s.InboxHead++
 	i.Seq = s.InboxHead
-	if i.Kind == InboxCancel {
+	switch i.Kind {
+	case InboxCancel:
 		s.CancelRequested = i.AcceptedAt
 		s.Touch(i.AcceptedAt)
+	case InboxOperator:
+		decided := func(p Position) bool { return p == Position(i.Key) }
+		s.Undecided = slices.DeleteFunc(slices.Clone(s.Undecided), decided) // a clone: copies of a state share the list
 	}
 	return s.Wake()
+}
+
+// CheckDecision refuses an operator's decision on a step that does not wait for one. Its errors match ErrTerminal where the run
+// is over, and else ErrNotFound.
+func (s *State) CheckDecision(i *InboxItem) error {
+	switch {
+	case s.Status.Terminal():
+		return ErrTerminal
+	case slices.Contains(s.Undecided, Position(i.Key)):
+		return nil
+	case len(s.Undecided) == 0:
+		return fmt.Errorf("no step waits for a decision: %w", ErrNotFound)
+	}
+	return fmt.Errorf("the steps that wait for a decision are %q: %w", s.Undecided, ErrNotFound)
 }
 
 // Wake makes a waiting run ready and reports whether it was waiting.

@@ -87,6 +87,9 @@ type State struct {
 	Claimed bool `cbor:"16,keyasint,omitempty" json:"claimed,omitempty"`
 	// Failure is why the run failed or was canceled.
 	Failure *Failure `cbor:"17,keyasint,omitempty" json:"failure,omitempty"`
+	// Undecided are the at-most-once steps that wait for an operator's decision: those alone can be decided. One that was
+	// decided is off the list at once.
+	Undecided []Position `cbor:"18,keyasint,omitempty" json:"undecided,omitempty"`
 }
 
 // Status is where a run stands. The numbers are part of the durable format.
@@ -177,6 +180,23 @@ const (
 	// InboxOperator carries an operator's decision (Name is the verb, Key the position).
 	InboxOperator InboxKind = 5
 )
+
+// String is the kind in lower case.
+func (k InboxKind) String() string {
+	switch k {
+	case InboxSignal:
+		return "signal"
+	case InboxAnswer:
+		return "answer"
+	case InboxCancel:
+		return "cancel request"
+	case InboxChild:
+		return "outcome of a child"
+	case InboxOperator:
+		return "decision"
+	}
+	return fmt.Sprintf("kind %d", uint8(k))
+}
 
 // InboxItem is an external fact, accepted and not yet part of the history.
 //

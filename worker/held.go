@@ -191,7 +191,7 @@ func (h *held) act(ctx context.Context, a *kernel.Activation) (again bool, err e
 		h.warned = true
 		h.w.opts.Log.Warn("history nears its limit", "run", h.id, "workflow", h.run.Workflow, "limit", a.Warning)
 	}
-	if !a.Empty() {
+	if !a.Empty(&h.run.State) {
 		state, err := h.w.store.Commit(ctx, a.Batch(&h.run, h.token))
 		var size *history.SizeError
 		if errors.As(err, &size) {

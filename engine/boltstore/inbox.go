@@ -26,7 +26,7 @@ func (s *Store) Deliver(ctx context.Context, id history.RunID, item history.Inbo
 			return err
 		}
 		if d, err = st.deliver(w, e); err != nil {
-			return fmt.Errorf("signal %q to run %s: %w", item.Name, id, err)
+			return fmt.Errorf("%s %q to run %s: %w", item.Kind, item.Name, id, err)
 		}
 		return nil
 	})
@@ -36,12 +36,12 @@ func (s *Store) Deliver(ctx context.Context, id history.RunID, item history.Inbo
 	return d, nil
 }
 
-// deliver puts an item in the inbox of a run, or among its dead letters where it is over. An operator may decide the same
-// thing twice; a decision on a run that is over comes too late.
+// deliver puts an item in the inbox of a run, or among its dead letters where it is over. A
+// decision reaches only a step that waits for one.
 func (st *stage) deliver(w *workRun, e *encodedItem) (engine.Delivery, error) {
 	if e.item.Kind == history.InboxOperator {
-		if w.state.Status.Terminal() {
-			return 0, history.ErrTerminal
+		if err := w.state.CheckDecision(&e.item); err != nil {
+			return 0, err
 		}
 		st.accepted(w, e)
 		return engine.Delivered, nil

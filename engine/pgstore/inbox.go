@@ -48,8 +48,8 @@ func (s *Store) Deliver(ctx context.Context, id history.RunID, item history.Inbo
 
 func (w *write) deliver(ctx context.Context, r *locked, item history.InboxItem) (engine.Delivery, error) {
 	if item.Kind == history.InboxOperator {
-		if r.state.Status.Terminal() {
-			return 0, history.ErrTerminal
+		if err := r.state.CheckDecision(&item); err != nil {
+			return 0, err
 		}
 		return engine.Delivered, w.accept(r, item)
 	}

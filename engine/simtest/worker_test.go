@@ -299,7 +299,7 @@ func (h *held) advance(in kernel.Input) {
 		return
 	}
 	a := h.exec.Advance(in)
-	if a.Empty() {
+	if a.Empty(&h.run.State) {
 		h.committed(&a)
 		return
 	}

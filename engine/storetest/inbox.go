@@ -18,6 +18,7 @@ func inboxScenarios() []scenario {
 		{"signals that nobody received become dead letters", signalsNeverReceived},
 		{"a stream of signals is numbered without gaps", signalsConcurrent},
 		{"an item that is no signal is refused", signalInvalid},
+		{"a decision reaches a step that waits for one, once, and no other", decisions},
 		{"a delivered outcome of a child is a duplicate the second time", childDelivered},
 		{"everything accepted before the time of a reading is in it", readingIsComplete},
 		{"a dead letter is sent on to another run, once, and is off the list", redeliver},
@@ -36,6 +37,36 @@ func signalBeforeReceive(e *env) {
 	equal(e, "seen", e.Run(h.id).InboxSeen, 1)
 	_, err := e.Deliver(e.ctx, history.NewRunID(e.Now()), signal("paid", "", ``))
 	e.is(err, history.ErrNotFound)
+}
+
+func decisions(e *env) {
+	decide := func(id history.RunID, step string, want error) {
+		e.Helper()
+		d, err := e.Deliver(e.ctx, id, history.InboxItem{Kind: history.InboxOperator, Name: "retry", Key: step, By: "op"})
+		e.is(err, want)
+		equal(e, "delivered", d == engine.Delivered, want == nil)
+	}
+	run := e.begin("a")
+	decide(run.ID, "pay#0", history.ErrNotFound)
+	h := e.take()
+	b := h.batch(history.NextRunning, history.Event{Kind: history.StepStarted, Position: "pay#0", Op: "step"})
+	b.Undecided = []history.Position{"pay#0", "ship#0"}
+	h.commit(b)
+	decide(run.ID, "count#0", history.ErrNotFound)
+	decide(run.ID, "pay#0", nil) // while the holder does not look
+	decide(run.ID, "pay#0", history.ErrNotFound)
+	equal(e, "inbox head", e.Run(run.ID).InboxHead, 1)
+	b = h.batch(history.NextWaiting, history.Event{Kind: history.OperatorActed, Name: "retry", Key: "pay#0", Inbox: 1})
+	b.InboxSeen, b.Undecided = 1, []history.Position{"ship#0"}
+	h.commit(b)
+	e.reopen(0)
+	equal(e, "undecided", fmt.Sprint(e.Run(run.ID).Undecided), "[ship#0]")
+	decide(run.ID, "pay#0", history.ErrNotFound)
+	decide(run.ID, "ship#0", nil)
+	equal(e, "status", e.Run(run.ID).Status, history.StatusReady)
+	h = e.take()
+	h.commit(h.batch(history.NextClosed, history.Event{Kind: history.OperatorActed, Name: "retry", Key: "ship#0", Inbox: 2}, done()))
+	decide(run.ID, "ship#0", history.ErrTerminal)
 }
 
 func signalAfterEnd(e *env) {

@@ -1,8 +1,8 @@
 package kernel
 
 import (
-	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/perdure/perdure/history"
@@ -51,13 +51,14 @@ type Activation struct {
 	Asleep bool
 	// Warning is set while the history nears its limit.
 	Warning string
-	// Waits says what an operator must decide; empty where nothing waits for one.
-	Waits string
+	// Undecided are the steps that wait for an operator's decision.
+	Undecided []history.Position
 }
 
-// Empty reports whether there is nothing to commit.
-func (a *Activation) Empty() bool {
-	return len(a.Events) == 0 && len(a.Set) == 0 && len(a.Clear) == 0 && len(a.Consume) == 0 && a.Next == history.NextRunning
+// Empty reports whether there is nothing to commit to a run in that state.
+func (a *Activation) Empty(run *history.State) bool {
+	return len(a.Events) == 0 && len(a.Set) == 0 && len(a.Clear) == 0 && len(a.Consume) == 0 && a.Next == history.NextRunning &&
+		slices.Equal(a.Undecided, run.Undecided)
 }
 
 // Batch is the activation as the holder of the run commits it: run is the state that it attaches to.
@@ -69,7 +70,10 @@ func (a *Activation) Batch(run *history.Run, token history.Token) history.Batch 
 		Run: run.ID, Token: token, After: run.Seq, Head: run.Head, Events: a.Events,
 		Set: a.Set, Clear: a.Clear, Open: a.Open, Close: a.Close, Consume: a.Consume,
 		InboxSeen: a.InboxSeen, DecidedAt: a.DecidedAt, Children: a.Children, Cancels: a.Cancels, Next: a.Next,
-		Reason: cmp.Or(a.Waits, a.Warning),
+		Reason: a.Warning, Undecided: a.Undecided,
+	}
+	if len(a.Undecided) > 0 {
+		b.Reason = waitsForOperator(a.Undecided)
 	}
 	if a.Diverged != nil {
 		b.Reason = a.Diverged.Error()

@@ -354,7 +354,7 @@ func (x *Execution) finish() {
 		out.Next = history.NextWaiting
 	}
 	if !x.closed && !x.continued {
-		out.Waits = x.undecided()
+		out.Undecided = x.undecided()
 	}
 	if d := x.earliest(); d != nil {
 		out.Wake = d.at

@@ -190,21 +190,25 @@ func (x *Execution) operatorDecided(item history.InboxItem) {
 	}
 }
 
-// undecided says which ambiguous steps wait for an operator.
-func (x *Execution) undecided() string {
+// undecided are the ambiguous steps that wait for an operator.
+func (x *Execution) undecided() (steps []history.Position) {
 	if !x.held {
-		return ""
+		return nil
 	}
-	var steps []string
 	for _, o := range x.openOps() {
 		if o.op == OpStep && o.step.held {
-			steps = append(steps, string(o.pos))
+			steps = append(steps, o.pos)
 		}
 	}
-	if len(steps) == 0 {
-		return ""
+	return steps
+}
+
+func waitsForOperator(steps []history.Position) string {
+	names := make([]string, len(steps))
+	for i, pos := range steps {
+		names[i] = string(pos)
 	}
-	return fmt.Sprintf("waits for an operator to decide the at-most-once step %s, which may or may not have taken effect", strings.Join(steps, ", "))
+	return fmt.Sprintf("waits for an operator to decide the at-most-once step %s, which may or may not have taken effect", strings.Join(names, ", "))
 }
 
 // openOps are the open operations in the order of their branches: one that does not depend on when they were entered,

@@ -162,8 +162,8 @@ func (w *write) start(start history.Start) (r *run, existed bool, err error) {
 func (w *write) deliver(r *run, item history.InboxItem) (engine.Delivery, error) {
 	item.Payload = slices.Clone(item.Payload)
 	if item.Kind == history.InboxOperator {
-		if r.state.Status.Terminal() {
-			return 0, history.ErrTerminal
+		if err := r.state.CheckDecision(&item); err != nil {
+			return 0, err
 		}
 		w.accept(r, item)
 		return engine.Delivered, nil

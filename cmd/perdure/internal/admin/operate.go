@@ -184,6 +184,8 @@ func (h *Handler) decide(r *http.Request) (any, error) {
 	switch {
 	case errors.Is(err, history.ErrTerminal):
 		return nil, exit.New(exit.Conflict, "", "run %s is over (%s): no step of it waits to be settled", run.ID, run.Status)
+	case errors.Is(err, history.ErrNotFound):
+		return nil, exit.New(exit.NotFound, "perdure show "+run.ID.String()+" says in its reason which step waits for a decision, if one does", "%w", err)
 	case err != nil:
 		return nil, err
 	}
