@@ -62,14 +62,18 @@ func NewCodec() *Codec {
 	return &Codec{enc: enc, dec: dec}
 }
 
+// usualHeader is room for the header of most events.
+const usualHeader = 256
+
 // EncodeEvent encodes e as the successor of a history with digest prev, and returns the record and its digest.
 func (c *Codec) EncodeEvent(prev Digest, e *Event) ([]byte, Digest, error) {
-	h := header{Event: *e}
+	var hash []byte
 	if len(e.Payload) > 0 {
 		sum := Sum(e.Payload)
-		h.PayloadHash = &sum
+		hash = sum[:]
 	}
-	hb, err := c.enc.Marshal(&h)
+	var room [usualHeader]byte
+	hb, err := c.appendEvent(room[:0], hash, e)
 	if err != nil {
 		return nil, Digest{}, fmt.Errorf("encode event %d: %w", e.Seq, err)
 	}
@@ -171,11 +175,25 @@ type Record interface {
 
 // Encode encodes a record.
 func Encode[R Record](c *Codec, r *R) ([]byte, error) {
-	b, err := c.enc.Marshal(r)
+	b, err := c.appendRecord(append(make([]byte, 0, usualRecord), formatVersion), r)
 	if err != nil {
 		return nil, fmt.Errorf("encode %T: %w", r, err)
 	}
-	return append([]byte{formatVersion}, b...), nil
+	return b, nil
+}
+
+// usualRecord is room for most specs and states.
+const usualRecord = 192
+
+func (c *Codec) appendRecord(b []byte, r any) ([]byte, error) {
+	switch r := r.(type) {
+	case *Spec:
+		return appendSpec(b, r), nil
+	case *State:
+		return c.appendState(b, r)
+	}
+	rec, err := c.enc.Marshal(r)
+	return append(b, rec...), err
 }
 
 // Decode decodes a record. It copies what it returns.

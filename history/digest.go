@@ -32,10 +32,8 @@ func (d *Digest) UnmarshalText(b []byte) error {
 
 // next returns the digest of a history that had digest d and is extended by an encoded header.
 func (d Digest) next(header []byte) Digest {
-	h := sha256.New()
-	h.Write(d[:])
-	h.Write(header)
-	var out Digest
-	h.Sum(out[:0])
-	return out
+	var room [len(Digest{}) + usualHeader]byte
+	b := append(room[:0], d[:]...)
+	b = append(b, header...)
+	return Sum(b)
 }

@@ -71,7 +71,7 @@ func mutations() []mutation {
 		},
 		{
 			bug: "an event's digest does not cover the one before", part: formats,
-			edits: []overlay.Edit{{File: "history/digest.go", Old: "\th.Write(d[:])\n", New: ""}},
+			edits: []overlay.Edit{{File: "history/digest.go", Old: "append(room[:0], d[:]...)", New: "room[:0]"}},
 			pkg:   "history", run: "TestGoldenRecords",
 		},
 		// Facts.
