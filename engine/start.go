@@ -97,7 +97,7 @@ func (e *Engine) prepareStart(s *history.Start) error {
 		e.opts.Log.Warn("a run is started whose workflow is not registered here: it waits for a worker that has it",
 			"workflow", s.Spec.Workflow, "version", s.Spec.Version)
 	}
-	if s.Spec.InputDigest.IsZero() {
+	if s.Spec.InputDigest.IsZero() && s.Spec.Key != "" { // without a key no other start is a duplicate: any digest will do
 		s.Spec.InputDigest = inputDigest(s.Input)
 	}
 	switch {

@@ -33,7 +33,8 @@ func CheckName(what, name string) error {
 		return &NameError{What: what, Name: name[:16] + "…", Reason: fmt.Sprintf("has %d bytes, at most %d are allowed", len(name), MaxName)}
 	}
 	for _, r := range name {
-		if r < 0x20 || r == 0x7f || r == 0xfffd || strings.ContainsRune("/#[]", r) {
+		switch {
+		case r < 0x20, r == 0x7f, r == 0xfffd, r == '/', r == '#', r == '[', r == ']':
 			return &NameError{What: what, Name: name, Reason: fmt.Sprintf("contains %q; control characters and / # [ ] are not allowed", r)}
 		}
 	}

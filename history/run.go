@@ -34,7 +34,8 @@ type Spec struct {
 	Queue    string            `cbor:"10,keyasint,omitempty" json:"queue,omitempty"`
 	Priority int               `cbor:"11,keyasint,omitempty" json:"priority,omitempty"`
 	Tags     map[string]string `cbor:"12,keyasint,omitempty" json:"tags,omitempty"`
-	// InputDigest is the digest of the start request's canonical content: what makes a repeated start a duplicate.
+	// InputDigest is the digest of the start request's content, in its canonical form where the caller gave a key: what makes a
+	// repeated start a duplicate.
 	InputDigest Digest `cbor:"13,keyasint" json:"inputDigest"`
 	CreatedAt   Time   `cbor:"14,keyasint" json:"createdAt"`
 	// Deadline ends the run with FailureDeadline; zero means none.
