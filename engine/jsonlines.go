@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/perdure/perdure/engine/dirsync"
 	"github.com/perdure/perdure/history"
 )
 
@@ -34,7 +35,10 @@ func OpenJSONLines(path string) (*JSONLines, error) {
 	if err != nil {
 		return nil, fmt.Errorf("export file: %w", err)
 	}
-	if err := cutTorn(f); err != nil {
+	if err = cutTorn(f); err == nil {
+		err = dirsync.Name(abs) // or runs could be deleted of which a power cut takes the export, with its file
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("export file %s: %w", path, err), f.Close())
 	}
 	return &JSONLines{file: f}, nil

@@ -17,6 +17,7 @@ import (
 	"github.com/perdure/perdure/cmd/perdure/internal/present"
 	"github.com/perdure/perdure/cmd/perdure/internal/state"
 	"github.com/perdure/perdure/engine/boltstore"
+	"github.com/perdure/perdure/engine/dirsync"
 )
 
 // backedUp says what perdure backup wrote.
@@ -70,7 +71,10 @@ func (a *app) backup(ctx context.Context, path string) (out backedUp, err error)
 	case len(report.Violations) > 0:
 		return out, exit.New(exit.Failed, "see: perdure verify", "the store has %d violations, so it is not backed up", len(report.Violations))
 	}
-	if err := os.Link(tmp, path); err != nil {
+	if err = os.Link(tmp, path); err == nil {
+		err = dirsync.Name(path)
+	}
+	if err != nil {
 		return out, fmt.Errorf("backup: %w", err)
 	}
 	return backedUp{File: path, Bytes: n}, nil

@@ -13,6 +13,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/perdure/perdure/engine"
+	"github.com/perdure/perdure/engine/dirsync"
 	"github.com/perdure/perdure/history"
 )
 
@@ -75,7 +76,7 @@ func restore(ctx context.Context, backup, path string) error {
 		err = e
 	}
 	if err == nil {
-		err = syncDir(path)
+		err = dirsync.Name(path)
 	}
 	return err
 }
@@ -183,7 +184,7 @@ func compact(ctx context.Context, path string) (c Compacted, err error) {
 		err = os.Rename(tmp, path)
 	}
 	if err == nil {
-		return c, syncDir(path)
+		return c, dirsync.Name(path)
 	}
 	if e := os.Remove(tmp); e != nil && !errors.Is(e, fs.ErrNotExist) {
 		err = errors.Join(err, e)

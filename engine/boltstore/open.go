@@ -15,6 +15,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"github.com/perdure/perdure/engine/dirsync"
 	"github.com/perdure/perdure/history"
 )
 
@@ -314,7 +315,7 @@ func create(path string, o Options) error {
 		err = e
 	}
 	if err == nil {
-		err = syncDir(path)
+		err = dirsync.Name(path)
 	}
 	if err != nil {
 		if full(err) {

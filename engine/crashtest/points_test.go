@@ -85,7 +85,7 @@ var storeEdits = []overlay.Edit{
 	{File: boltstoreDir + "backup.go", Old: "\terr := copyFile(backup, tmp)\n", New: "\terr := copyFile(backup, tmp)\n\tfailpoint.Hit(\"restore/copied\")\n"},
 	{File: boltstoreDir + "backup.go", Old: "\t\terr = placeNew(tmp, path)\n\t}\n", New: "\t\tfailpoint.Hit(\"restore/raised\")\n\t\terr = placeNew(tmp, path)\n\t\tfailpoint.Hit(\"restore/named\")\n\t}\n"},
 	{File: boltstoreDir + "backup.go", Old: "\terr = compactInto(ctx, old, tmp)\n", New: "\tfailpoint.Leave()\n\tfailpoint.Enter(\"compact\")\n\terr = compactInto(ctx, old, tmp)\n\tfailpoint.Leave()\n\tfailpoint.Hit(\"compact/copied\")\n"},
-	{File: boltstoreDir + "backup.go", Old: "\t\terr = os.Rename(tmp, path)\n\t}\n\tif err == nil {\n\t\treturn c, syncDir(path)\n", New: "\t\tfailpoint.Hit(\"compact/checked\")\n\t\terr = os.Rename(tmp, path)\n\t\tfailpoint.Hit(\"compact/renamed\")\n\t}\n\tif err == nil {\n\t\treturn c, syncDir(path)\n"},
+	{File: boltstoreDir + "backup.go", Old: "\t\terr = os.Rename(tmp, path)\n\t}\n\tif err == nil {\n\t\treturn c, dirsync.Name(path)\n", New: "\t\tfailpoint.Hit(\"compact/checked\")\n\t\terr = os.Rename(tmp, path)\n\t\tfailpoint.Hit(\"compact/renamed\")\n\t}\n\tif err == nil {\n\t\treturn c, dirsync.Name(path)\n"},
 	// Smaller batches, so that small stores have several.
 	{File: boltstoreDir + "upgrade.go", Old: "const upgradeBatch = 1000\n", New: "const upgradeBatch = 10\n"},
 	{File: "engine/cleaner.go", Old: "const EraseLimit = 1000\n", New: "const EraseLimit = 8\n"},

@@ -19,6 +19,7 @@ import (
 
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
 	"github.com/perdure/perdure/cmd/perdure/internal/regular"
+	"github.com/perdure/perdure/engine/dirsync"
 	"github.com/perdure/perdure/workflow"
 	"github.com/perdure/perdure/workflow/codec"
 )
@@ -111,6 +112,9 @@ func appendLine(path, line string) (err error) {
 	}
 	if err := f.Sync(); err != nil {
 		return fmt.Errorf("keys: write %s: %w", path, err)
+	}
+	if err := dirsync.Name(path); err != nil {
+		return fmt.Errorf("keys: %w", err)
 	}
 	return nil
 }

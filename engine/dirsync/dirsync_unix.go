@@ -1,6 +1,6 @@
 //go:build !windows
 
-package boltstore
+package dirsync
 
 import (
 	"errors"
@@ -8,8 +8,7 @@ import (
 	"path/filepath"
 )
 
-// syncDir makes the name of a new file durable.
-func syncDir(path string) error {
+func syncName(path string) error {
 	d, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return err
