@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +18,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/perdure/perdure/engine"
-	"github.com/perdure/perdure/engine/boltstore"
 	"github.com/perdure/perdure/engine/schedule"
 	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/worker"
@@ -33,19 +31,29 @@ const envLife = "PERDURE_CRASHTEST_LIFE"
 
 // life is what a child is to do.
 type life struct {
-	Dir    string
+	place
 	Number int
+	// Process names the process among those that work on the store.
+	Process int
 	// Seed orders what the clients do; the kernel's scheduler has its say too.
 	Seed uint64
 	// Acked are the ids of the calls that earlier lives acknowledged.
 	Acked map[string]bool
 	// Upkeep is what it does instead of running workflows.
 	Upkeep string
+	// Role is the part that it has in a cluster; "" for a process that does everything, as one on a file must.
+	Role role
 	// Last lets it end when all runs have; else it goes on until it is killed.
 	Last bool
 }
 
-func storePath(dir string) string { return filepath.Join(dir, "crash.db") }
+// role is what a process does in a cluster.
+type role string
+
+const (
+	worked role = "worker"  // executes runs, and cleans up
+	called role = "clients" // is the clients, and executes nothing
+)
 
 // sweepEvery is how often finished runs are looked for that may be deleted.
 const sweepEvery = 15 * time.Millisecond
@@ -53,7 +61,7 @@ const sweepEvery = 15 * time.Millisecond
 // child is what one session of a child has open: the workflows, and the clients of them.
 type child struct {
 	life   life
-	store  *boltstore.Store
+	store  engine.Store
 	engine *engine.Engine
 
 	mu    sync.Mutex
@@ -85,48 +93,68 @@ func runChild(env string) error {
 // session opens the store, lets the clients do what is left of their scripts, gives the runs a moment and closes the store in
 // good order: only the last life waits until the runs have ended.
 func (c *child) session(n int) (err error) {
-	if c.store, err = boltstore.Open(storePath(c.life.Dir), nil); err != nil {
+	if c.store, err = c.life.open(); err != nil {
 		return err
 	}
-	out, err := engine.OpenJSONLines(filepath.Join(c.life.Dir, "exports"))
+	out, err := engine.OpenJSONLines(c.life.exports(c.life.Process))
 	if err != nil {
 		return err
 	}
 	defer out.Close()
+	if err := c.start(out); err != nil {
+		return err
+	}
+	if err := c.say("open %d", c.life.Process); err != nil {
+		return err
+	}
+	if c.life.Role == worked {
+		<-c.engine.Done() // it is killed before
+		return c.engine.Err()
+	}
+	if err := c.clients(); err != nil {
+		return err
+	}
+	switch {
+	case c.life.Last:
+		err = c.awaitEnd()
+	case c.life.Role == called:
+		select {} // all is said: it is killed
+	default:
+		time.Sleep(time.Duration(20+10*n) * time.Millisecond)
+	}
+	ctx, stop := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer stop()
+	return errors.Join(err, c.engine.Close(ctx), c.store.Close())
+}
+
+// start starts the engine.
+func (c *child) start(out engine.Exporter) (err error) {
+	level := slog.LevelError
+	if c.life.DSN != "" {
+		level = slog.LevelError + 1 // connections are cut, and each of them says so
+	}
 	opts := engine.Options{
-		Log:    slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
-		Worker: worker.Options{PollInterval: 10 * time.Millisecond},
+		Log:           slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
+		Worker:        worker.Options{PollInterval: 10 * time.Millisecond, LeaseTTL: leaseTTL},
+		WithoutWorker: c.life.Role == called,
 		Retention: engine.RetentionOptions{
-			Every: sweepEvery, Exporter: out,
+			Every: sweepEvery, Exporter: out, Off: c.life.Role == called,
 			Policy: history.RetentionPolicy{
 				{Workflow: "exported", Keep: time.Millisecond, ExportFirst: true, KeepTombstones: time.Millisecond},
 				{Workflow: "trimmed", KeepGenerations: time.Millisecond},
 			},
 		},
 	}
-	if c.life.Number%2 == 1 {
-		opts.Worker.MaxResident = -1 // every other life replays at every wait
+	if opts.Codecs, err = c.life.codecs(); err != nil {
+		return err
+	}
+	if c.life.Process%2 == 1 {
+		opts.Worker.MaxResident = -1 // every other process replays at every wait
 	}
 	if c.engine, err = engine.New(c.store, opts); err != nil {
 		return err
 	}
-	if err := c.engine.Register(append(c.workflows(), schedule.Workflow())...); err != nil { // now: the steps use c.engine
-		return err
-	}
-	if err := c.say("open %d", c.life.Number); err != nil {
-		return err
-	}
-	if err := c.clients(); err != nil {
-		return err
-	}
-	if c.life.Last {
-		err = c.awaitEnd()
-	} else {
-		time.Sleep(time.Duration(20+10*n) * time.Millisecond)
-	}
-	ctx, stop := context.WithTimeout(context.Background(), 20*time.Millisecond)
-	defer stop()
-	return errors.Join(err, c.engine.Close(ctx), c.store.Close())
+	return c.engine.Register(append(c.workflows(), schedule.Workflow())...) // now: the steps use c.engine
 }
 
 // clients runs what is left of the scripts, all at once, those of this life in an order of its own.
@@ -137,10 +165,10 @@ func (c *child) clients() error {
 	}
 	random := rand.New(rand.NewPCG(c.life.Seed, 1))
 	random.Shuffle(len(scripts), func(i, j int) { scripts[i], scripts[j] = scripts[j], scripts[i] })
-	ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return c.makeSchedule(ctx) })
+	g.Go(func() error { return c.persist(ctx, c.makeSchedule) })
 	for _, s := range scripts {
 		g.Go(func() error {
 			for _, call := range s {
@@ -165,7 +193,11 @@ func (c *child) make(ctx context.Context, call call) error {
 	if err := c.say("try %s", call.id()); err != nil {
 		return err
 	}
-	outcome, err := c.do(ctx, call)
+	var outcome string
+	err := c.persist(ctx, func(ctx context.Context) (err error) {
+		outcome, err = c.do(ctx, call)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -175,11 +207,30 @@ func (c *child) make(ctx context.Context, call call) error {
 	return c.say("ack %s %s", call.id(), outcome)
 }
 
+// persist repeats what fails because the way to a database does, until ctx ends.
+func (c *child) persist(ctx context.Context, fn func(context.Context) error) error {
+	for {
+		err := fn(ctx)
+		if err == nil || c.life.DSN == "" || ctx.Err() != nil || slices.ContainsFunc(refusals, func(r error) bool { return errors.Is(err, r) }) {
+			return err
+		}
+		if wait(ctx, "a database") != nil {
+			return err
+		}
+	}
+}
+
+// refusals are what a store says that could be reached.
+var refusals = []error{
+	history.ErrAnswered, history.ErrClosed, history.ErrConflict, history.ErrCorrupt, history.ErrExpired, history.ErrFailed, history.ErrFenced, history.ErrFormat,
+	history.ErrHeld, history.ErrInvalid, history.ErrKey, history.ErrNotFound, history.ErrSequence, history.ErrTerminal, history.ErrTooLarge, errors.ErrUnsupported,
+}
+
 // do makes the call and returns what the witness is to know of its outcome.
 func (c *child) do(ctx context.Context, call call) (outcome string, err error) {
 	switch call.Verb {
 	case start, startLate:
-		return c.start(ctx, call)
+		return c.startRun(ctx, call)
 	case define:
 		v, err := c.store.PutDefinition(ctx, "crash", []byte(call.Arg))
 		return fmt.Sprint(v), err
@@ -236,7 +287,7 @@ func (c *child) do(ctx context.Context, call call) (outcome string, err error) {
 	return fmt.Sprintf("%s %d", run.Status, run.Seq), err
 }
 
-func (c *child) start(ctx context.Context, call call) (string, error) {
+func (c *child) startRun(ctx context.Context, call call) (string, error) {
 	s := history.Start{Spec: history.Spec{Key: call.Run, Workflow: call.Arg, Version: 1, Retention: call.Keep}, Input: []byte(`""`)}
 	if call.Arg == "roll" || call.Arg == "trimmed" {
 		s.Input = []byte(`{}`)
@@ -440,7 +491,10 @@ func (c *child) awaitEnd() error {
 	if err := c.awaitTick(ctx); err != nil {
 		return err
 	}
-	if err := schedule.NewClient(c.engine, "").Delete(ctx, scheduleName, "client"); err != nil {
+	err := c.persist(ctx, func(ctx context.Context) error {
+		return schedule.NewClient(c.engine, "").Delete(ctx, scheduleName, "client")
+	})
+	if err != nil {
 		return err
 	}
 	live := engine.Filter{Limit: 1000, Statuses: slices.DeleteFunc(history.Statuses(), history.Status.Terminal)}

@@ -16,6 +16,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -62,6 +63,8 @@ const (
 	stores = 16
 	// parallel is how many of them are worked on at once.
 	parallel = 2
+	// sealed is which share of them has its payloads compressed and encrypted, under a new key every few lives.
+	sealed = 4
 	// tries bounds how often a point is armed that a life did not reach.
 	tries = 6
 	// patience is how long the first life with an armed point may take to reach it; each further try has as much more, for
@@ -89,8 +92,8 @@ func TestCrashMatrix(t *testing.T) {
 				defer func() { <-slots }()
 				// Seeds of stores are apart, so that one store repeats without the others.
 				p := &parent{
-					t: t, child: child, dir: t.TempDir(), tally: tally, log: newWitnessLog(), seen: map[history.RunID]settled{},
-					random: rand.New(rand.NewPCG(uint64(seed), uint64(n))),
+					t: t, child: child, place: place{Dir: t.TempDir()}, tally: tally, log: newWitnessLog(), seen: map[history.RunID]settled{},
+					random: rand.New(rand.NewPCG(uint64(seed), uint64(n))), sealed: n%sealed == 0,
 				}
 				t.Cleanup(func() {
 					if t.Failed() {
@@ -164,13 +167,15 @@ func (t *tally) table(test *testing.T, points []string) {
 type parent struct {
 	t      *testing.T
 	child  string
-	dir    string
+	place  place
 	random *rand.Rand
 	tally  *tally
 	log    *witnessLog
 	// seen is how runs were that had ended when they were last judged.
 	seen map[history.RunID]settled
 	life int
+	// sealed says that payloads are encrypted.
+	sealed bool
 }
 
 // lives kills as many children as there are to be kills, each point once at least, and lets a last one end.
@@ -217,7 +222,10 @@ func (p *parent) arm(point string, try int) string {
 // command is a child, which is not yet started.
 func (p *parent) command(l life, armed string) *exec.Cmd {
 	p.t.Helper()
-	l.Dir, l.Acked = p.dir, p.log.ackedCalls()
+	if l.place == (place{}) {
+		l.place = p.place
+	}
+	l.Acked = p.log.ackedCalls()
 	env, err := json.Marshal(l)
 	if err != nil {
 		p.t.Fatal(err)
@@ -231,8 +239,11 @@ func (p *parent) command(l life, armed string) *exec.Cmd {
 // opened the store. It reports whether it was the point.
 func (p *parent) live(armed string, moment time.Duration) (atPoint bool) {
 	p.t.Helper()
+	if p.sealed {
+		p.place.Keys = 1 + p.life/8
+	}
 	p.life++
-	cmd := p.command(life{Number: p.life - 1, Seed: p.random.Uint64()}, armed)
+	cmd := p.command(life{Number: p.life - 1, Process: p.life - 1, Seed: p.random.Uint64()}, armed)
 	point, err := p.hear(cmd, moment)
 	if cmd.ProcessState.Exited() {
 		p.t.Fatalf("life %d (%s) ended by itself: %v", p.life-1, cmp.Or(armed, "random"), err)
@@ -245,7 +256,7 @@ func (p *parent) live(armed string, moment time.Duration) (atPoint bool) {
 // last lets a child end in peace.
 func (p *parent) last() {
 	p.t.Helper()
-	cmd := p.command(life{Number: p.life, Last: true}, "")
+	cmd := p.command(life{Number: p.life, Process: p.life, Last: true}, "")
 	if _, err := p.hear(cmd, 2*time.Minute); err != nil {
 		p.t.Fatalf("the last life: %v", err)
 	}
@@ -258,23 +269,67 @@ func (p *parent) last() {
 // hear starts the child, takes down all that it says, and kills it when the time after its opening of the store is over.
 func (p *parent) hear(cmd *exec.Cmd, limit time.Duration) (point string, err error) {
 	p.t.Helper()
+	const opening = time.Minute // within which it must have opened the store, and not hang
+	c := p.begin(cmd)
+	timer := time.NewTimer(opening)
+	defer timer.Stop()
+	select {
+	case <-c.opened:
+		timer.Reset(limit)
+	case <-c.ended:
+	case <-timer.C:
+		timer.Reset(0)
+	}
+	select {
+	case <-timer.C:
+		_ = cmd.Process.Kill() // it may have ended by itself
+	case <-c.ended:
+	}
+	<-c.ended
+	return c.point, c.err
+}
+
+// process is a child that was started.
+type process struct {
+	cmd *exec.Cmd
+	// opened is closed when it says that it has opened the store, ended when it has ended and all that it said is taken down.
+	opened, ended chan struct{}
+	// point is where it died, err what became of it. They are there when it has ended.
+	point string
+	err   error
+}
+
+// begin starts the child, and takes down all that it says.
+func (p *parent) begin(cmd *exec.Cmd) *process {
+	p.t.Helper()
+	c := &process{cmd: cmd, opened: make(chan struct{}), ended: make(chan struct{})}
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
-	const opening = time.Minute // within which it must have opened the store, and not hang
-	timer := time.AfterFunc(opening, func() { _ = cmd.Process.Kill() })
-	defer timer.Stop()
+	go func() {
+		defer close(c.ended)
+		p.listen(c, out)
+		c.err = cmd.Wait()
+		for line := range strings.Lines(said.String()) {
+			p.t.Logf("process %d: %s", cmd.Process.Pid, strings.TrimSpace(line))
+		}
+	}()
+	return c
+}
+
+// listen takes down what a child says, until it is silent.
+func (p *parent) listen(c *process, out io.Reader) {
 	opened := false
 	for s := bufio.NewScanner(out); s.Scan(); {
 		line := s.Text()
 		if name, ok := strings.CutPrefix(line, "failpoint "); ok {
-			point = name
+			c.point = name
 			continue
 		}
 		if err := p.log.take(line); err != nil {
@@ -282,12 +337,7 @@ func (p *parent) hear(cmd *exec.Cmd, limit time.Duration) (point string, err err
 		}
 		if !opened && strings.HasPrefix(line, "open ") {
 			opened = true
-			timer.Reset(limit)
+			close(c.opened)
 		}
 	}
-	err = cmd.Wait()
-	for line := range strings.Lines(said.String()) {
-		p.t.Logf("life %d: %s", p.life, strings.TrimSpace(line))
-	}
-	return point, err
 }

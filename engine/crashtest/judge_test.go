@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/engine"
-	"github.com/perdure/perdure/engine/boltstore"
 	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/workflow"
 )
@@ -31,13 +30,13 @@ type settled struct {
 // were acknowledged and all runs have ended.
 func (p *parent) judge(final bool) {
 	p.t.Helper()
-	store, err := boltstore.Open(storePath(p.dir), &boltstore.Options{ReadOnly: true})
+	store, err := p.place.read(p.t.Context())
 	if err != nil {
 		p.t.Errorf("after life %d: %v", p.life-1, err)
 		return
 	}
 	defer store.Close()
-	j := &judge{t: p.t, log: p.log, store: store, dir: p.dir, seen: p.seen, life: p.life, final: final, runs: map[history.RunID]*ran{}, byKey: map[string]*ran{}}
+	j := &judge{t: p.t, log: p.log, store: store, place: p.place, seen: p.seen, life: p.life, final: final, runs: map[history.RunID]*ran{}, byKey: map[string]*ran{}}
 	if final {
 		j.life++
 	}
@@ -51,14 +50,15 @@ func (p *parent) judge(final bool) {
 	}
 	j.ticks()
 	j.definitions()
+	j.secrecy()
 }
 
 // judge compares one state of the store with the log.
 type judge struct {
 	t     *testing.T
 	log   *witnessLog
-	store *boltstore.Store
-	dir   string
+	store engine.Store
+	place place
 	seen  map[history.RunID]settled
 	life  int // how many there were
 	final bool
@@ -226,8 +226,8 @@ func (j *judge) timers(r *ran) {
 		before := j.log.executions[r.ID][history.Position(fmt.Sprintf("before#%d", n))]
 		after := j.log.executions[r.ID][history.Position(fmt.Sprintf("after#%d", n))]
 		// The first that ended may be the recorded one: the sleep began after it at the earliest.
-		if len(after) > 0 && (len(before) == 0 || after[0].at.Sub(before[0].at) < nap-time.Millisecond) {
-			j.errorf("run %s: step after#%d ran at %v, its sleep of %s after %v was not over", r.Key, n, after[0].at, nap, before)
+		if len(after) > 0 && (len(before) == 0 || earliest(after).Sub(earliest(before)) < nap-time.Millisecond) {
+			j.errorf("run %s: step after#%d ran at %v, its sleep of %s after %v was not over", r.Key, n, after, nap, before)
 		}
 	}
 }
@@ -464,13 +464,15 @@ func (j *judge) deleted(c call, id string) {
 	}
 }
 
-// exports counts the lines of the export file that are of the run.
+// exports counts the lines of the export files that are of the run.
 func (j *judge) exports(id string) int {
-	b, err := os.ReadFile(filepath.Join(j.dir, "exports"))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		j.errorf("%v", err)
+	files, err := filepath.Glob(filepath.Join(j.place.Dir, "exports-*"))
+	n := 0
+	for _, name := range must(j, files, err) {
+		b, err := os.ReadFile(name)
+		n += bytes.Count(must(j, b, err), []byte(`"id":"`+id+`"`))
 	}
-	return bytes.Count(b, []byte(`"id":"`+id+`"`))
+	return n
 }
 
 // ticks checks that the schedule fired at each of its times, once.
@@ -530,5 +532,17 @@ func (j *judge) definitions() {
 				j.errorf("the hold of run %s is not as it was acknowledged: %+v", run, holds)
 			}
 		}
+	}
+}
+
+// secrecy checks that no result of a step is in the file as it was said, where payloads are encrypted.
+func (j *judge) secrecy() {
+	if j.place.Keys == 0 || j.place.DSN != "" {
+		return
+	}
+	b, err := os.ReadFile(storePath(j.place.Dir))
+	name, _, _ := strings.Cut(executor, "%")
+	if bytes.Contains(must(j, b, err), []byte(name)) {
+		j.errorf("a payload is in the file in plain")
 	}
 }

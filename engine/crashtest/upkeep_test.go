@@ -105,7 +105,7 @@ func crashInUpkeep(t *testing.T, child string, tally *tally) {
 		what, _, _ := strings.Cut(point, "/")
 		for _, nth := range turns(point) {
 			t.Run(fmt.Sprintf("%s %d", strings.ReplaceAll(point, "/", " "), nth), func(t *testing.T) {
-				p := &parent{t: t, child: child, dir: t.TempDir(), log: newWitnessLog()}
+				p := &parent{t: t, child: child, place: place{Dir: t.TempDir()}, log: newWitnessLog()}
 				p.prepare(what, model)
 				died, err := p.hear(p.command(life{Upkeep: what}, fmt.Sprintf("%s:%d", point, nth)), upkeepLimit)
 				if died != point {
@@ -116,9 +116,9 @@ func crashInUpkeep(t *testing.T, child string, tally *tally) {
 				if _, err := p.hear(p.command(life{Upkeep: what}, ""), upkeepLimit); err != nil {
 					t.Fatalf("%s again: %v", what, err)
 				}
-				p.holds(storePath(p.dir), what, true)
+				p.holds(storePath(p.place.Dir), what, true)
 				if what == backup {
-					p.holds(backupPath(p.dir), what, true)
+					p.holds(backupPath(p.place.Dir), what, true)
 				}
 				p.nothingElse()
 			})
@@ -165,12 +165,12 @@ func fill(t *testing.T, path string) {
 // prepare puts in place what the upkeep begins with.
 func (p *parent) prepare(what, model string) {
 	p.t.Helper()
-	to := storePath(p.dir)
+	to := storePath(p.place.Dir)
 	switch what {
 	case create:
 		return
 	case restore:
-		to = backupPath(p.dir)
+		to = backupPath(p.place.Dir)
 	}
 	b, err := os.ReadFile(model)
 	if err == nil {
@@ -204,7 +204,7 @@ func downgrade(path string) error {
 // between looks at what the kill has left.
 func (p *parent) between(what string) {
 	p.t.Helper()
-	path := storePath(p.dir)
+	path := storePath(p.place.Dir)
 	switch _, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist) && (what == create || what == restore):
 		// It has its name only when it is whole.
@@ -214,7 +214,7 @@ func (p *parent) between(what string) {
 		p.holds(path, what, false)
 	}
 	if what == backup {
-		if err := boltstore.Restore(p.t.Context(), backupPath(p.dir), filepath.Join(p.dir, "restored.db")); !errors.Is(err, history.ErrCorrupt) {
+		if err := boltstore.Restore(p.t.Context(), backupPath(p.place.Dir), filepath.Join(p.place.Dir, "restored.db")); !errors.Is(err, history.ErrCorrupt) {
 			p.t.Errorf("half of a backup is restored: %v", err)
 		}
 	}
@@ -223,12 +223,12 @@ func (p *parent) between(what string) {
 // nothingElse checks that no file of a process that was killed is left beside the store, which was opened since.
 func (p *parent) nothingElse() {
 	p.t.Helper()
-	entries, err := os.ReadDir(p.dir)
+	entries, err := os.ReadDir(p.place.Dir)
 	if err != nil {
 		p.t.Error(err)
 	}
 	for _, e := range entries {
-		if path := filepath.Join(p.dir, e.Name()); path != storePath(p.dir) && path != backupPath(p.dir) {
+		if path := filepath.Join(p.place.Dir, e.Name()); path != storePath(p.place.Dir) && path != backupPath(p.place.Dir) {
 			p.t.Errorf("%s is left", e.Name())
 		}
 	}

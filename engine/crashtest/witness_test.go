@@ -2,21 +2,26 @@ package crashtest
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/perdure/perdure/history"
 )
 
 // witnessLog is what the children of one store said: the external witness. It lives in the parent, which is never killed.
+//
+// Several children may speak at once, under mu; it is read while none does.
 type witnessLog struct {
+	mu sync.Mutex
 	// tried are the calls that were begun, acked those that were acknowledged, with their outcomes.
 	tried map[string]bool
 	acked map[string]string
 	// outcomes are those of the acknowledged calls, by verb and run, and then by argument.
 	outcomes map[verbRun]map[string]string
-	// executions are those of each run's steps, in order.
+	// executions are those of each run's steps, in the order in which they were heard of.
 	executions map[history.RunID]map[history.Position][]execution
 	// schedule is the run of the schedule.
 	schedule history.RunID
@@ -38,8 +43,8 @@ type execution struct {
 	token history.Token
 }
 
-// executor is who executes a step: the life, and the token's epoch and counter.
-const executor = "life-%d-%x-%x"
+// executor is who executes a step: the process, and the token's epoch and counter.
+const executor = "process-%d-%x-%x"
 
 func newWitnessLog() *witnessLog {
 	return &witnessLog{
@@ -49,6 +54,8 @@ func newWitnessLog() *witnessLog {
 }
 
 func (l *witnessLog) ackedCalls() map[string]bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	out := map[string]bool{}
 	for id := range l.acked {
 		out[id] = true
@@ -58,6 +65,8 @@ func (l *witnessLog) ackedCalls() map[string]bool {
 
 // take takes down a line.
 func (l *witnessLog) take(line string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	what, rest, _ := strings.Cut(line, " ")
 	switch what {
 	case "open", "upkeep":
@@ -147,3 +156,8 @@ func (l *witnessLog) started(life int) (calls []call) {
 
 // of returns the outcomes of a run's acknowledged calls of a verb, by their argument.
 func (l *witnessLog) of(v verb, run string) map[string]string { return l.outcomes[verbRun{v, run}] }
+
+// earliest returns the time of the first of executions that are beside each other in several processes.
+func earliest(xs []execution) time.Time {
+	return slices.MinFunc(xs, func(a, b execution) int { return a.at.Compare(b.at) }).at
+}

@@ -183,7 +183,7 @@ func (c *child) witness(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	who := fmt.Sprintf(executor, c.life.Number, info.Token.Epoch, info.Token.Counter)
+	who := fmt.Sprintf(executor, c.life.Process, info.Token.Epoch, info.Token.Counter)
 	line := fmt.Sprintf("%s %s %d %d %s", info.Run, info.Position, run.Seq, time.Now().UnixNano(), who)
 	return line, c.say("step %s", line)
 }
