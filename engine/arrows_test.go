@@ -59,12 +59,13 @@ var rules = map[string]rule{
 	"workflow/kernel":  {folders: []string{"history", "signal", "timer"}, libraries: []string{ulid}, notStd: ioPackages},
 	"worker":           {folders: []string{"history", "timer", "workflow/kernel"}, libraries: []string{xsync, xtime}},
 	"engine":           {folders: []string{"history", "signal", "timer", "worker", "workflow", "workflow/kernel"}, libraries: []string{jsonschema, ulid, xsync}},
-	"engine/boltstore": {folders: []string{"engine", "history", "signal", "timer"}, libraries: []string{bbolt, ulid, xsync, xsys}},
+	"engine/boltstore": {folders: []string{"engine", "engine/transfer", "history", "signal", "timer"}, libraries: []string{bbolt, ulid, xsync, xsys}},
 	// A disk for tests that fails, and the tests of stores on it.
 	"engine/disktest": {folders: []string{"engine", "engine/boltstore", "history"}, libraries: []string{goFUSE, xsync, xsys}},
 	"engine/schedule": {folders: []string{"engine", "history", "timer", "workflow", "workflow/kernel"}, libraries: []string{ulid}},
 	"engine/feed":     {folders: []string{"history"}},
-	"engine/pgstore":  {folders: []string{"engine", "engine/feed", "history"}, libraries: []string{pgx, ulid}},
+	"engine/transfer": {folders: []string{"engine", "history"}},
+	"engine/pgstore":  {folders: []string{"engine", "engine/feed", "engine/transfer", "history"}, libraries: []string{pgx, ulid}},
 	// A kit for tests: the engine on a real file.
 	"workflow/workflowtest": {folders: []string{"engine", "engine/boltstore", "history", "workflow", "workflow/kernel"}},
 	// Its tests look into a file; what is in it is put into the code by an overlay.
@@ -72,7 +73,7 @@ var rules = map[string]rule{
 	"engine/storetest": {folders: []string{"engine", "engine/feed", "history", "signal", "timer"}, libraries: []string{goleak, rapid, ulid, xsync}},
 	"mcptasks":         {folders: []string{"history", "workflow"}, libraries: []string{jsonschema, mcpSDK, ulid, xsync, xtime}},
 	"cmd": {
-		folders:   []string{"engine", "engine/boltstore", "engine/pgstore", "engine/schedule", "history", "mcptasks", "signal", "timer", "worker", "workflow"},
+		folders:   []string{"engine", "engine/boltstore", "engine/pgstore", "engine/schedule", "engine/transfer", "history", "mcptasks", "signal", "timer", "worker", "workflow"},
 		libraries: []string{cel, cobra, jsonschema, mcpSDK, pflag, ulid, xsync, xsys, yaml},
 	},
 	"docs": {

@@ -42,6 +42,8 @@ var (
 	ErrFull = errors.New("no space left for the store")
 	// ErrLocked: another process has the file open.
 	ErrLocked = errors.New("store is in use by another process")
+	// ErrMoved: what the store had is moved to another, or is being moved.
+	ErrMoved = errors.New("the store was moved")
 	// ErrCorrupt: stored bytes are not what was written.
 	ErrCorrupt = errors.New("corrupt")
 	// ErrFormat: the bytes are of a format that this version does not read.

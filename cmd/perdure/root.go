@@ -152,7 +152,7 @@ func (a *app) root() *cobra.Command {
 	for _, c := range []*cobra.Command{
 		a.pauseCommand(), a.resumeCommand(), a.retryCommand(), a.forkCommand(), a.decideCommand(), a.redeliverCommand(), a.bulkCommand(),
 		a.exportCommand(), a.replayCommand(), a.scheduleCommand(),
-		a.statsCommand(), a.backupCommand(), a.restoreCommand(), a.compactCommand(), a.migrateCommand(), a.retentionCommand(), a.tokenCommand(), a.keyCommand(), a.eraseCommand(),
+		a.statsCommand(), a.backupCommand(), a.restoreCommand(), a.compactCommand(), a.migrateCommand(), a.moveCommand(), a.promoteCommand(), a.retentionCommand(), a.tokenCommand(), a.keyCommand(), a.eraseCommand(),
 	} {
 		c.GroupID = "operate"
 		root.AddCommand(c)

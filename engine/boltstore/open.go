@@ -45,6 +45,9 @@ type Options struct {
 	// Log is where an Open that takes more than a second says what it is at, an upgrade that it is done, and what was removed that
 	// a crash had left beside the file. Default slog.Default().
 	Log *slog.Logger
+
+	// transfer opens a file that takes part in a move.
+	transfer bool
 }
 
 const (
@@ -165,6 +168,11 @@ func (s *Store) begin(o Options, told *opening) error {
 		return m.write(tx)
 	}
 	err := guard(func() error {
+		if !o.transfer {
+			if err := s.db.View(func(tx *bolt.Tx) error { return unmoved(tx, s.ro) }); err != nil {
+				return err
+			}
+		}
 		if s.ro {
 			return s.db.View(read)
 		}

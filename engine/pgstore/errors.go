@@ -29,10 +29,16 @@ func repeatable(err error) bool {
 	return errors.As(err, &e) && e.Code == codeUnique && e.ConstraintName == "perdure_keys_pkey"
 }
 
-// typed gives a violation of uniqueness its meaning.
+// typed gives a violation of a constraint its meaning.
 func typed(err error) error {
 	var e *pgconn.PgError
-	if !errors.As(err, &e) || e.Code != codeUnique {
+	if !errors.As(err, &e) {
+		return err
+	}
+	if e.ConstraintName == movedConstraint {
+		return fmt.Errorf("a move has closed it: %w: %w", history.ErrMoved, err)
+	}
+	if e.Code != codeUnique {
 		return err
 	}
 	switch e.ConstraintName {

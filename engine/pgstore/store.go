@@ -87,6 +87,9 @@ func (s *Store) begin(ctx context.Context) error {
 	if err := checkSchema(ctx, s.pool); err != nil {
 		return err
 	}
+	if err := unmoved(ctx, s.pool); err != nil {
+		return err
+	}
 	var now, last history.Time
 	err := s.pool.QueryRow(ctx, "update perdure_meta set value = value + 1 where name = 'openings' returning value, ("+selectNow+"), (select value from perdure_meta where name = 'time')").
 		Scan(&s.opening, &now, &last)
@@ -154,7 +157,7 @@ func (s *Store) read(ctx context.Context, op string, fn func() error) error {
 		err = fn()
 	}
 	if err != nil {
-		return fmt.Errorf("pgstore: %s: %w", op, err)
+		return fmt.Errorf("pgstore: %s: %w", op, typed(err))
 	}
 	return nil
 }

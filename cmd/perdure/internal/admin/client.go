@@ -31,13 +31,19 @@ type Client struct {
 
 // NewClient returns a client for the owner of the folder, whether or not there is one.
 func NewClient(dir state.Dir) *Client {
-	c := &Client{dir: dir}
-	if u, err := user.Current(); err == nil {
-		c.by = u.Username
-	}
+	c := &Client{dir: dir, by: username()}
 	c.http = c.over(0)
 	c.prompt = c.over(patience)
 	return c
+}
+
+// username is that of the system; "" where it cannot be told.
+func username() string {
+	u, err := user.Current()
+	if err != nil {
+		return ""
+	}
+	return u.Username
 }
 
 // patience is how long a server may take to begin an answer that needs no long work. One that is stopped, or swapped out,

@@ -340,11 +340,18 @@ func decode(r *http.Request, v any) error {
 }
 
 func by(r *http.Request) string {
-	if name := r.Header.Get(byHeader); name != "" {
-		return "operator " + name
-	}
-	return "operator"
+	return operator(r.Header.Get(byHeader))
 }
+
+func operator(name string) string {
+	if name == "" {
+		return "operator"
+	}
+	return "operator " + name
+}
+
+// Operator is who runs this process, as it stands on record.
+func Operator() string { return operator(username()) }
 
 func (h *Handler) signal(r *http.Request) (any, error) {
 	var req SignalRequest

@@ -72,6 +72,7 @@ var table = []struct {
 	code Code
 	hint string
 }{
+	{history.ErrMoved, Conflict, "use the store that its runs were moved to; the way back is: perdure move --undo"},
 	{history.ErrLocked, Conflict, "one server owns a state folder at a time: use the one that runs (perdure status), or end it (perdure stop)"},
 	{history.ErrFull, Failed, "make room on the disk; nothing that was acknowledged is lost"},
 	{history.ErrCorrupt, Failed, "restore a backup of the state folder, or move the folder away to start anew"},
