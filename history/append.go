@@ -105,14 +105,14 @@ func (f fields) optRun(n byte, id RunID) fields {
 	return f.bytes(n, id[:])
 }
 
-func (f fields) optTexts(n byte, list []string) fields {
+func optTexts[S ~string](f fields, n byte, list []S) fields {
 	if len(list) == 0 {
 		return f
 	}
 	f = f.key(n)
 	f.buf = appendHead(f.buf, cborArray, uint64(len(list)))
 	for _, s := range list {
-		f.buf = appendText(f.buf, s)
+		f.buf = appendText(f.buf, string(s))
 	}
 	return f
 }
@@ -184,7 +184,7 @@ func (c *Codec) appendEvent(b, hash []byte, e *Event) ([]byte, error) {
 	f = f.optText(6, string(e.Position))
 	f = f.optText(7, e.Op)
 	f = f.optText(8, e.Name)
-	f = f.optTexts(9, e.Names)
+	f = optTexts(f, 9, e.Names)
 	f = f.optUint(10, uint64(e.Attempt))
 	f = f.optInt(11, int64(e.Due))
 	f = f.optUint(12, e.Inbox)
@@ -207,7 +207,7 @@ func appendSpec(b []byte, s *Spec) []byte {
 	f = f.optText(6, s.Principal)
 	f = f.optText(7, s.TaskID)
 	f = f.optText(8, s.Route)
-	f = f.optTexts(9, s.Accepts)
+	f = optTexts(f, 9, s.Accepts)
 	f = f.optText(10, s.Queue)
 	f = f.optInt(11, int64(s.Priority))
 	f = f.optPairs(12, s.Tags)
@@ -244,5 +244,6 @@ func (c *Codec) appendState(b []byte, s *State) ([]byte, error) {
 	f = f.optUint(15, s.Epoch)
 	f = f.optTrue(16, s.Claimed)
 	f, err := f.optFailure(17, c, s.Failure)
+	f = optTexts(f, 18, s.Undecided)
 	return f.buf, err
 }
