@@ -77,7 +77,7 @@ var rules = map[string]rule{
 		libraries: []string{cel, cobra, jsonschema, mcpSDK, pflag, ulid, xsync, xsys, yaml},
 	},
 	"docs": {
-		folders:   []string{"engine", "engine/boltstore", "history", "mcptasks", "signal", "timer", "worker", "workflow"},
+		folders:   []string{"engine", "engine/boltstore", "engine/pgstore", "history", "mcptasks", "signal", "timer", "worker", "workflow"},
 		libraries: []string{mcpSDK},
 	},
 }
