@@ -287,8 +287,7 @@ func (x *Execution) emit(e history.Event) {
 // drain runs the branches that can run, first in, first out, until there are none.
 func (x *Execution) drain() {
 	for len(x.runnable) > 0 && x.diverged == nil {
-		b := x.runnable[0]
-		x.runnable = x.runnable[1:]
+		b := x.popRunnable()
 		if b.done { // an operation that ended twice: no code writes such a history
 			x.diverged = &Divergence{Branch: b.path, Expected: "another operation", Found: "nothing: the branch has returned"}
 			return
@@ -298,6 +297,17 @@ func (x *Execution) drain() {
 			x.returned(b)
 		}
 	}
+}
+
+// popRunnable takes the branch whose turn it is.
+func (x *Execution) popRunnable() *Branch {
+	b := x.runnable[0]
+	if len(x.runnable) == 1 {
+		x.runnable = x.runnable[:0] // its room is used again
+	} else {
+		x.runnable = x.runnable[1:]
+	}
+	return b
 }
 
 // run lets one branch run until it parks or ends.

@@ -142,6 +142,20 @@ func (x *Execution) applyNext() {
 	}
 }
 
+// replayOn goes on with the replay on the goroutine of a branch that waits, for as long as no branch can run, and reports
+// whether b is then the one whose turn it is. It does what [Execution.replay] would do next: most often the next event of
+// the history is what the branch waits for, and nothing has to change goroutines.
+func (x *Execution) replayOn(b *Branch) bool {
+	for x.replaying() && x.diverged == nil && len(x.runnable) == 0 {
+		x.applyNext()
+	}
+	if x.diverged != nil || len(x.runnable) == 0 || x.runnable[0] != b {
+		return false
+	}
+	x.popRunnable()
+	return true
+}
+
 // catchUp ends the replay of a history that was cut within an activation, as that of a fork may be: the code has come further
 // than it, and what is left are events of operations that the code has entered already, which settle nothing. It reports
 // whether that is so, and else changes nothing.
