@@ -20,7 +20,10 @@ type held struct {
 	id    history.RunID
 	run   history.Run
 	token history.Token
-	claim history.Claim
+	// now, inbox and fresh came with the claim; they are of no use once the execution is loaded.
+	now   history.Time
+	inbox []history.InboxItem
+	fresh *history.Event
 	exec  *kernel.Execution
 	// unread is why the history cannot be replayed here; nil where it can.
 	unread error
@@ -50,9 +53,9 @@ type held struct {
 	gone bool
 }
 
-func newHeld(w *Worker, c history.Claim) *held {
+func newHeld(w *Worker, c *history.Claim) *held {
 	return &held{
-		w: w, id: c.Run.ID, run: c.Run, token: c.Token, claim: c,
+		w: w, id: c.Run.ID, run: c.Run, token: c.Token, now: c.Now, inbox: c.Inbox, fresh: c.Fresh,
 		wake: make(chan struct{}, 1), lost: make(chan struct{}),
 		steps: make(map[history.Position]*stepRun),
 	}
@@ -97,7 +100,7 @@ func (h *held) drive(ctx context.Context) {
 
 // load takes the execution that was kept in memory, or replays the history in a new one.
 func (h *held) load(ctx context.Context) (kernel.Input, error) {
-	in := kernel.Input{Now: h.claim.Now, Inbox: h.claim.Inbox}
+	in := kernel.Input{Now: h.now, Inbox: h.inbox}
 	if x, ok := h.w.resident.take(h.id); ok {
 		if x.Seq() == h.run.Seq {
 			h.exec = x
@@ -110,7 +113,7 @@ func (h *held) load(ctx context.Context) (kernel.Input, error) {
 	if !ok {
 		return in, fmt.Errorf("no code for %s v%d", h.run.Workflow, h.run.Version)
 	}
-	if e := h.claim.Fresh; e != nil {
+	if e := h.fresh; e != nil {
 		if h.unread = e.Readable(); h.unread != nil {
 			return in, nil
 		}
@@ -378,7 +381,7 @@ func (h *held) abandon(cause error) bool {
 	}
 	h.gone = true
 	for _, s := range h.steps {
-		s.cancel(cause)
+		h.cut(s, cause)
 	}
 	close(h.lost)
 	return true

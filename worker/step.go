@@ -17,18 +17,26 @@ var (
 	errStepSilent  = errors.New("the step's heartbeat stopped")
 )
 
-// stepRun is one attempt under way.
+// stepRun is one attempt under way. It ends once: when its function has returned, or when that has not stopped in the grace
+// that it has after its context has ended.
 type stepRun struct {
-	cancel context.CancelCauseFunc
-	// silence ends the attempt where no heartbeat comes; nil where none is asked for.
-	silence *time.Timer
-	every   time.Duration
+	position history.Position
+	attempt  uint32
+	cancel   context.CancelCauseFunc
+	// limit ends the attempt when its timeout has passed, silence where no heartbeat comes for so long; nil where there is none.
+	limit, silence *time.Timer
+	every          time.Duration
 
-	// progress is what the attempt reported last, and kept when that was last put into the history. guarded by held.mu
+	// The rest is guarded by held.mu.
+
+	// cause is why the context was ended, and grace gives the attempt up after that.
+	cause error
+	grace *time.Timer
+	// progress is what the attempt reported last, and kept when that was last put into the history.
 	progress []byte
 	kept     time.Time
-	// drop says that the result does not matter any more. guarded by held.mu
-	drop bool
+	// drop says that the result does not matter any more, over that the attempt has ended.
+	drop, over bool
 }
 
 // start begins attempts. A draining worker begins none: the run is handed back once its other steps have ended. An
@@ -48,62 +56,62 @@ func (h *held) start(ctx context.Context, calls []kernel.StepCall) {
 
 func (h *held) begin(ctx context.Context, c kernel.StepCall) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	s := &stepRun{cancel: cancel, every: c.Heartbeat, progress: c.Progress, kept: time.Now()}
-	if c.Heartbeat > 0 {
-		s.silence = time.AfterFunc(c.Heartbeat, func() { cancel(errStepSilent) })
-	}
+	s := &stepRun{position: c.Position, attempt: c.Attempt, cancel: cancel, every: c.Heartbeat, progress: c.Progress, kept: time.Now()}
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.gone {
-		h.mu.Unlock()
 		cancel(errLost)
 		return
 	}
 	h.steps[c.Position] = s
-	h.mu.Unlock()
+	s.limit = h.cutAfter(s, c.Timeout, errStepTimeout)
+	s.silence = h.cutAfter(s, c.Heartbeat, errStepSilent)
 	ctx = kernel.WithStepInfo(ctx, kernel.StepInfo{
 		Run: h.id, Position: c.Position, Attempt: c.Attempt, IdempotencyKey: c.IdempotencyKey, Token: h.token, Log: h.w.opts.Log,
 		Progress: c.Progress, Runs: h.w.opts.Runs,
-		Beat: func(progress []byte) { h.beat(s, c, progress) },
+		Beat: func(progress []byte) { h.beat(s, progress) },
 	})
 	h.w.running.Add(1)
-	go func() {
-		defer h.w.running.Done()
-		defer cancel(nil)
-		defer s.quiet()
-		h.stepEnded(s, h.attempt(ctx, cancel, c))
-	}()
+	go h.attempt(ctx, s, c)
 }
 
-// attempt runs the step's function under its timeout, and gives up on one that does not stop when told to.
-func (h *held) attempt(ctx context.Context, cancel context.CancelCauseFunc, c kernel.StepCall) kernel.StepResult {
-	if c.Timeout > 0 {
-		t := time.AfterFunc(c.Timeout, func() { cancel(errStepTimeout) })
-		defer t.Stop()
+// attempt runs the step's function.
+func (h *held) attempt(ctx context.Context, s *stepRun, c kernel.StepCall) {
+	r := kernel.StepResult{Failure: &history.Failure{Kind: history.FailurePanic, Message: "the step ended its own goroutine"}}
+	defer func() { h.stepEnded(s, r) }() // also where the function ends its goroutine
+	r.Payload, r.Failure = h.call(ctx, c)
+}
+
+// cutAfter ends the context of an attempt after d; 0 means never.
+func (h *held) cutAfter(s *stepRun, d time.Duration, cause error) *time.Timer {
+	if d <= 0 {
+		return nil
 	}
-	result := make(chan kernel.StepResult, 1)
-	go func() {
-		r := kernel.StepResult{Position: c.Position, Attempt: c.Attempt}
-		defer func() { result <- r }() // also where the function ends its goroutine
-		r.Failure = &history.Failure{Kind: history.FailurePanic, Message: "the step ended its own goroutine"}
-		r.Payload, r.Failure = h.call(ctx, c)
-	}()
-	select {
-	case r := <-result:
-		return h.classify(ctx, r)
-	case <-ctx.Done():
+	return time.AfterFunc(d, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.cut(s, cause)
+	})
+}
+
+// cut ends the context of an attempt, for the first cause that there is. The caller holds mu.
+func (h *held) cut(s *stepRun, cause error) {
+	if s.over || s.cause != nil {
+		return
 	}
-	grace := time.NewTimer(h.w.opts.StopGrace)
-	defer grace.Stop()
-	select {
-	case r := <-result:
-		return h.classify(ctx, r)
-	case <-grace.C:
+	s.cause = cause
+	s.cancel(cause)
+	s.grace = time.AfterFunc(h.w.opts.StopGrace, func() { h.giveUpStep(s) })
+}
+
+// giveUpStep ends an attempt whose function does not stop when told to.
+func (h *held) giveUpStep(s *stepRun) {
+	ended := h.stepEnded(s, kernel.StepResult{
+		Failure: &history.Failure{Kind: history.FailureApplication, Message: "the step did not stop"},
+	})
+	if ended {
 		h.w.opts.Log.Error("step does not stop: its attempt counts as failed, and its result will be dropped",
-			"run", h.id, "step", c.Position, "attempt", c.Attempt, "cause", context.Cause(ctx))
-		return h.classify(ctx, kernel.StepResult{
-			Position: c.Position, Attempt: c.Attempt,
-			Failure: &history.Failure{Kind: history.FailureApplication, Message: "the step did not stop"},
-		})
+			"run", h.id, "step", s.position, "attempt", s.attempt, "cause", s.cause)
 	}
 }
 
@@ -120,8 +128,8 @@ func (h *held) call(ctx context.Context, c kernel.StepCall) ([]byte, *history.Fa
 	return h.w.opts.Intercept(ctx, info, c.Run)
 }
 
-// classify says why an attempt failed, where its context tells, and bounds its result.
-func (h *held) classify(ctx context.Context, r kernel.StepResult) kernel.StepResult {
+// classify says why an attempt failed, where the end of its context tells, and bounds its result.
+func (h *held) classify(cause error, r kernel.StepResult) kernel.StepResult {
 	if r.Failure == nil {
 		if n := len(r.Payload); n > h.w.opts.MaxPayload {
 			r.Payload, r.Failure = nil, &history.Failure{
@@ -131,27 +139,41 @@ func (h *held) classify(ctx context.Context, r kernel.StepResult) kernel.StepRes
 		}
 		return r
 	}
-	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, errStepTimeout), errors.Is(cause, errStepSilent):
+	switch cause {
+	case errStepTimeout, errStepSilent:
 		r.Failure = &history.Failure{Kind: history.FailureTimeout, Message: cause.Error(), Cause: r.Failure, Final: r.Failure.Final}
-	case errors.Is(cause, errStepStopped):
+	case errStepStopped:
 		r.Failure = &history.Failure{Kind: history.FailureCanceled, Message: cause.Error(), Cause: r.Failure, Final: r.Failure.Final}
 	}
 	return r
 }
 
-// stepEnded hands an attempt's end to the run, unless it no longer matters.
-func (h *held) stepEnded(s *stepRun, r kernel.StepResult) {
+// stepEnded ends an attempt and hands its result to the run, unless that no longer matters. It reports whether the attempt
+// had not ended before.
+func (h *held) stepEnded(s *stepRun, r kernel.StepResult) bool {
 	h.mu.Lock()
-	if h.steps[r.Position] == s {
-		delete(h.steps, r.Position)
+	if s.over {
+		h.mu.Unlock()
+		return false
 	}
-	r.Progress = s.progress
+	s.over = true
+	if h.steps[s.position] == s {
+		delete(h.steps, s.position)
+	}
+	r.Position, r.Attempt, r.Progress = s.position, s.attempt, s.progress
 	if !h.gone && !s.drop {
-		h.ended = append(h.ended, r)
+		h.ended = append(h.ended, h.classify(s.cause, r))
 	}
 	h.mu.Unlock()
 	h.signal()
+	s.cancel(nil)
+	for _, t := range []*time.Timer{s.limit, s.silence, s.grace} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+	h.w.running.Done()
+	return true
 }
 
 // stop ends the contexts of running steps.
@@ -161,32 +183,26 @@ func (h *held) stop(stops []kernel.StepStop) {
 	for _, st := range stops {
 		if s := h.steps[st.Position]; s != nil {
 			s.drop = st.Drop
-			s.cancel(errStepStopped)
+			h.cut(s, errStepStopped)
 		}
 	}
 }
 
 // beat takes a report of progress. It goes into the history now and then, and with a failure.
-func (h *held) beat(s *stepRun, c kernel.StepCall, progress []byte) {
+func (h *held) beat(s *stepRun, progress []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.over {
+		return
+	}
 	if s.silence != nil {
 		s.silence.Reset(s.every)
 	}
-	h.mu.Lock()
 	s.progress = progress
-	keep := !h.gone && h.steps[c.Position] == s && time.Since(s.kept) >= h.w.opts.ProgressEvery
-	if keep {
-		s.kept = time.Now()
-		h.progress = append(h.progress, kernel.StepResult{Position: c.Position, Attempt: c.Attempt, Progress: progress})
+	if h.gone || time.Since(s.kept) < h.w.opts.ProgressEvery {
+		return
 	}
-	h.mu.Unlock()
-	if keep {
-		h.signal()
-	}
-}
-
-// quiet ends the watch for heartbeats.
-func (s *stepRun) quiet() {
-	if s.silence != nil {
-		s.silence.Stop()
-	}
+	s.kept = time.Now()
+	h.progress = append(h.progress, kernel.StepResult{Position: s.position, Attempt: s.attempt, Progress: progress})
+	h.signal()
 }

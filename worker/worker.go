@@ -197,8 +197,8 @@ func (w *Worker) claim(ctx context.Context) bool {
 		w.storeError(ctx, "claim", err)
 		return false
 	}
-	for _, c := range claims {
-		w.begin(ctx, c)
+	for i := range claims {
+		w.begin(ctx, &claims[i])
 	}
 	w.limits.claimed(allowed, claims)
 	return len(claims) == want
@@ -211,7 +211,7 @@ func (w *Worker) free() int {
 }
 
 // begin executes a claimed run on a goroutine of its own.
-func (w *Worker) begin(ctx context.Context, c history.Claim) {
+func (w *Worker) begin(ctx context.Context, c *history.Claim) {
 	h := newHeld(w, c)
 	w.limits.took(c.Run.Queue)
 	w.mu.Lock()
