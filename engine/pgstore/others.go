@@ -18,7 +18,7 @@ func (w *write) tell(c *engine.Change) error {
 	if err != nil {
 		return err
 	}
-	w.batch.Queue("insert into perdure_changes (opening, change) values ($1, $2)", w.opening, b)
+	w.batch.Queue("insert into perdure_changes (opening, change) values ($1, $2)", w.opening, string(b)) // bytes would be taken for bytea where nothing is prepared
 	return nil
 }
 

@@ -204,7 +204,7 @@ func putMark(ctx context.Context, tx pgx.Tx, m transfer.Mark) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, "insert into perdure_move (mark) values ($1) on conflict (one) do update set mark = excluded.mark", b)
+	_, err = tx.Exec(ctx, "insert into perdure_move (mark) values ($1) on conflict (one) do update set mark = excluded.mark", string(b))
 	return err
 }
 
