@@ -309,3 +309,78 @@ func TestQuestionsOfOneRunHaveDifferentKeys(t *testing.T) {
 		}
 	})
 }
+
+// ranges is a form with fields whose Go types hold less than JSON does.
+type ranges struct {
+	I   int           `json:"i,omitempty"`
+	I8  int8          `json:"i8,omitempty"`
+	U   uint          `json:"u,omitempty"`
+	U64 uint64        `json:"u64,omitempty"`
+	D   time.Duration `json:"d,omitempty"`
+	F   float32       `json:"f,omitempty"`
+	P   *int64        `json:"p,omitempty"`
+}
+
+// TestAnswersThatTheCodeCannotReadAreRefused: what is acknowledged decodes into the answer's Go type, also where a person
+// edits a proposal.
+func TestAnswersThatTheCodeCannotReadAreRefused(t *testing.T) {
+	form := workflow.Define("form", 1, func(ctx workflow.Context, _ int) (string, error) {
+		r, err := workflow.Ask[ranges](ctx, "q", workflow.Question{Message: "Well?"})
+		if r.P != nil {
+			return fmt.Sprint(*r.P), err
+		}
+		return fmt.Sprint(r.I, r.I8, r.U, r.U64, int64(r.D), r.F), err
+	})
+	edit := workflow.Define("edit", 1, func(ctx workflow.Context, _ int) (string, error) {
+		d, err := workflow.Ask[workflow.Decision](ctx, "q", workflow.Question{Message: "Well?", Proposal: ranges{}})
+		return d.Value, err
+	})
+	for content, want := range map[string]string{
+		`{"i":3.0,"i8":1e2,"u":-0.0,"f":2.0}`:                                           "3 100 0 0 0 2",
+		`{"i":9223372036854775807,"u64":18446744073709551615,"d":-9223372036854775808}`: "9223372036854775807 0 0 18446744073709551615 -9223372036854775808 0",
+		`{"p":5e0,"u":-0}`: "5",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			env := newEnv(t, form)
+			h := start(env, form, 0)
+			env.accept(h.ID(), content)
+			if got := result(env, h); got != want {
+				t.Errorf("%s is read as %q, want %q", content, got, want)
+			}
+		})
+	}
+	const notLess, tooLong = "is not less than 9223372036854775808", "cannot be read: the number %s is out of range, or has too many digits"
+	synctest.Test(t, func(t *testing.T) {
+		env := newEnv(t, form, edit)
+		h, eh := start(env, form, 0), start(env, edit, 0)
+		key, ekey := env.question(h.ID()).Key, env.question(eh.ID()).Key
+		for content, want := range map[string]string{
+			`{"i":9223372036854775808}`:    "i: 9223372036854775808 " + notLess,
+			`{"i":-9223372036854775809}`:   "content: " + fmt.Sprintf(tooLong, "-9223372036854775809"),
+			`{"i":1e30}`:                   "i: 1000000000000000019884624838656 " + notLess,
+			`{"p":1e30}`:                   "p: 1000000000000000019884624838656 " + notLess,
+			`{"d":1e19}`:                   "d: 10000000000000000000 " + notLess,
+			`{"i8":300}`:                   "i8: 300 is more than 127",
+			`{"u":-1}`:                     "u: -1 is less than 0",
+			`{"u64":18446744073709551616}`: "u64: 18446744073709551616 is not less than 18446744073709551616",
+			`{"f":1e39}`:                   "f: 999999999999999939709166371603178586112 is more than 340282346638528859811704183484516925440",
+			`{"i":1.5}`:                    "i: 1.5 is a number, want an integer",
+			`{"i":1e-400000000}`:           "content: " + fmt.Sprintf(tooLong, "1e-400000000"),
+			`{"i":9007199254740993.5}`:     "content: " + fmt.Sprintf(tooLong, "9007199254740993.5"),
+		} {
+			var unfit *workflow.AnswerError
+			err := env.Answer(t.Context(), h.ID(), key, workflow.Answer{Action: workflow.Accept, Content: []byte(content)}, "me")
+			if !errors.As(err, &unfit) || unfit.Field+": "+unfit.Reason != want {
+				t.Errorf("%s:\n got %v\nwant %s", content, err, want)
+			}
+			decision, err := json.Marshal(workflow.Decision{Decision: workflow.Edit, Value: content})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = env.Answer(t.Context(), eh.ID(), ekey, workflow.Answer{Action: workflow.Accept, Content: decision}, "me")
+			if !errors.As(err, &unfit) || !strings.HasPrefix(unfit.Field, "value") {
+				t.Errorf("an edit to %s: %v", content, err)
+			}
+		}
+	})
+}

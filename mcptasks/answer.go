@@ -80,8 +80,8 @@ func checkForm(in *history.Interrupt, content json.RawMessage) error {
 	if err != nil {
 		return fmt.Errorf("question %s: %w", in.Key, err)
 	}
-	var v any
-	if err := json.Unmarshal(content, &v); err != nil {
+	v, err := schemafit.Decode(content)
+	if err != nil {
 		return &workflow.AnswerError{Field: "content", Reason: "want an object that fits the requested schema"}
 	}
 	var misfit *schemafit.Misfit

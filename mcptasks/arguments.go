@@ -10,12 +10,13 @@ import (
 )
 
 // arguments checks a call's arguments against the tool's input schema, fills in the schema's defaults, and returns
-// them in canonical form: members sorted by name, no white space, numbers as they were written. Its error says what
+// them in canonical form: members sorted by name, no white space, integers as digits, other numbers as they were written. Its error says what
 // is wrong and where.
 func (r *boundRoute) arguments(raw json.RawMessage) (json.RawMessage, error) {
 	if len(bytes.TrimSpace(raw)) == 0 || bytes.Equal(bytes.TrimSpace(raw), []byte("null")) {
 		raw = json.RawMessage("{}")
 	}
+	raw = schemafit.Spell(r.input.Schema(), raw)
 	given, err := decodeExact(raw)
 	if err != nil {
 		return nil, fmt.Errorf("the arguments are not JSON: %w", err)

@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/perdure/perdure/workflow"
+	"github.com/perdure/perdure/workflow/schemafit"
 )
 
 // The questions of this file are those of MCP, asked from inside a workflow. workflow.Ask is simpler and should be
@@ -88,7 +89,7 @@ func Approve[T any](ctx workflow.Context, name, message string, proposal T, opts
 		return zero, &RejectedError{Name: name, Reason: d.Reason}
 	case workflow.Edit:
 		var edited T
-		if err := json.Unmarshal([]byte(d.Value), &edited); err != nil {
+		if err := schemafit.Unmarshal([]byte(d.Value), &edited); err != nil {
 			return zero, fmt.Errorf("approve %q: the edited proposal: %w: %w", name, workflow.ErrEncoding, err)
 		}
 		return edited, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/perdure/perdure/history"
+	"github.com/perdure/perdure/workflow/schemafit"
 )
 
 // call is one tools/call request on its way. A ToolHandler of the SDK can only return a CallToolResult; so the
@@ -92,6 +93,9 @@ func (s *Server) serveTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 		Spec:  history.Spec{ConcurrencyKey: shared, ConcurrencyLimit: limit},
 		Input: input,
 	})
+	if misfit := (*schemafit.Misfit)(nil); errors.As(err, &misfit) { // the Go type holds less than the schema allows
+		return errorResult("the arguments do not fit: %s", shorten(misfit.Error())), nil
+	}
 	if err != nil {
 		return nil, s.protocolError(ctx, methodCallTool, err)
 	}

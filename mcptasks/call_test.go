@@ -253,7 +253,7 @@ func TestIdempotentCreation(t *testing.T) {
 		return r.TaskID
 	}
 	first := id(h.call(map[string]any{"n": 1}, withKey))
-	if again := id(h.call(map[string]any{"n": 1, "size": "small"}, withKey)); again != first || first == "" {
+	if again := id(h.call(map[string]any{"n": json.RawMessage("1.0"), "size": "small"}, withKey)); again != first || first == "" {
 		t.Errorf("repeated call gave %q, want %q", again, first)
 	}
 	if m := h.call(map[string]any{"n": 2}, withKey); m.code() != -32602 || !strings.Contains(m.Error.Message, "idempotency key") {

@@ -220,6 +220,47 @@ func TestAnswersKeepTheirNumbersAndTexts(t *testing.T) {
 	}
 }
 
+// TestNumbersOfArgumentsAreTakenOrRefusedInWords: a model can mend what the Go types do not take. The tool's own schema takes
+// them all.
+func TestNumbersOfArgumentsAreTakenOrRefusedInWords(t *testing.T) {
+	type in struct {
+		N  int   `json:"n"`
+		I8 int8  `json:"i8,omitempty"`
+		L  []int `json:"l,omitempty"`
+	}
+	w := workflow.Define("count", 1, func(_ workflow.Context, in in) (string, error) { return fmt.Sprint(in.N, in.I8, in.L), nil })
+	s := newService(t, w)
+	for args, want := range map[string]string{
+		`{"n":3.0,"i8":1e2,"l":[2.0]}`: "3 100 [2]",
+		`{"n":9223372036854775807}`:    "9223372036854775807 0 []",
+		`{"n":1e30}`:                   "the arguments do not fit: n: 1e30 does not fit: want a whole number from -9223372036854775808 to 9223372036854775807",
+		`{"n":9223372036854775808}`:    "the arguments do not fit: n: 9223372036854775808 does not fit: want a whole number from -9223372036854775808 to 9223372036854775807",
+		`{"n":1,"i8":300}`:             "the arguments do not fit: i8: 300 does not fit: want a whole number from -128 to 127",
+		`{"n":1.5}`:                    "the arguments do not fit: n: 1.5 does not fit: want a whole number from -9223372036854775808 to 9223372036854775807",
+		`{"n":1e-400000000}`:           "the arguments do not fit: n: 1e-400000000 does not fit: want a whole number from -9223372036854775808 to 9223372036854775807",
+	} {
+		text := rpc(t, s.url, "tools/call", "count", `"name":"count","arguments":`+args, nil)
+		var m struct{ Result json.RawMessage }
+		var task mcptasks.Task
+		if err := json.Unmarshal([]byte(text), &m); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		if err := json.Unmarshal(m.Result, &task); err != nil {
+			t.Fatalf("%s: %v", m.Result, err)
+		}
+		if task.TaskID != "" {
+			m.Result = eventually(t, s.url, task.TaskID, nil, func(d mcptasks.DetailedTask) bool { return d.Status == mcptasks.Completed }).Result
+		}
+		var r mcp.CallToolResult
+		if err := json.Unmarshal(m.Result, &r); err != nil {
+			t.Fatalf("%s: %v", m.Result, err)
+		}
+		if len(r.Content) != 1 || r.Content[0].(*mcp.TextContent).Text != want {
+			t.Errorf("%s:\n got %s\nwant %s", args, text, want)
+		}
+	}
+}
+
 // TestTextsOfAnyLengthStrandNoTask: a status and errors that are far too long are cut, and the task can be read.
 func TestTextsOfAnyLengthStrandNoTask(t *testing.T) {
 	huge := strings.Repeat("é", 1<<20)

@@ -1,13 +1,10 @@
 package workflow
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"strconv"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -44,45 +41,12 @@ func (q *Question) Check(a Answer) (Answer, error) {
 	if len(a.Content) == 0 {
 		return a, &AnswerError{Field: "content", Reason: "is missing"}
 	}
-	if err := validate(q.Schema, a.Content); err != nil {
+	content, err := fit(q.Schema, a.Content)
+	if err != nil {
 		return a, unfit("", err)
 	}
-	a.Content = spellIntegers(q.Schema, a.Content)
+	a.Content = content
 	return a, nil
-}
-
-// spellIntegers rewrites 3.0 as 3 in the fields that are integers: for JSON Schema the two are one value, and for a Go
-// integer the first is none. Whatever it does not understand it leaves alone, and what is 2^53 or more, which a float does
-// not hold exactly.
-func spellIntegers(schema, content json.RawMessage) json.RawMessage {
-	var form struct {
-		Properties map[string]struct {
-			Type any `json:"type"`
-		} `json:"properties"`
-	}
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(schema, &form) != nil || json.Unmarshal(content, &fields) != nil {
-		return content
-	}
-	changed := false
-	for name, value := range fields {
-		if form.Properties[name].Type != "integer" || !bytes.ContainsAny(value, ".eE") {
-			continue
-		}
-		f, err := strconv.ParseFloat(string(value), 64)
-		if err != nil || f != math.Trunc(f) || math.Abs(f) >= 1<<53 {
-			continue
-		}
-		fields[name], changed = strconv.AppendInt(nil, int64(f), 10), true
-	}
-	if !changed {
-		return content
-	}
-	spelled, err := json.Marshal(fields)
-	if err != nil {
-		return content
-	}
-	return spelled
 }
 
 // checkDecision applies the rules of an approval: an edit needs the value, a rejection a reason.
@@ -102,10 +66,11 @@ func (q *Question) checkDecision(a Answer) (Answer, error) {
 			return a, &AnswerError{Field: "value", Reason: "is not JSON"}
 		}
 		if q.ProposalSchema != nil {
-			if err := validate(q.ProposalSchema, []byte(d.Value)); err != nil {
+			value, err := fit(q.ProposalSchema, []byte(d.Value))
+			if err != nil {
 				return a, unfit("value", err)
 			}
-			d.Value = string(spellIntegers(q.ProposalSchema, []byte(d.Value)))
+			d.Value = string(value)
 		}
 	case Reject:
 		d.Value = ""
@@ -123,7 +88,7 @@ func (q *Question) checkDecision(a Answer) (Answer, error) {
 	return a, nil
 }
 
-// unfit makes an *AnswerError of an error of validate. Fields of the content stand by their names, those of an edited
+// unfit makes an *AnswerError of an error of fit. Fields of the content stand by their names, those of an edited
 // proposal below "value".
 func unfit(within string, err error) error {
 	var misfit *schemafit.Misfit
@@ -137,18 +102,22 @@ func unfit(within string, err error) error {
 	return &AnswerError{Field: cmp.Or(field, within, "content"), Reason: misfit.Reason}
 }
 
-func validate(schema, value json.RawMessage) error {
+// fit holds the value against the schema and returns it with its integers as Go reads them.
+func fit(schema, value json.RawMessage) (json.RawMessage, error) {
 	var s jsonschema.Schema
 	if err := json.Unmarshal(schema, &s); err != nil {
-		return fmt.Errorf("schema: %w", err)
+		return nil, fmt.Errorf("schema: %w", err)
 	}
 	r, err := s.Resolve(&jsonschema.ResolveOptions{})
 	if err != nil {
-		return fmt.Errorf("schema: %w", err)
+		return nil, fmt.Errorf("schema: %w", err)
 	}
-	var v any
-	if err := json.Unmarshal(value, &v); err != nil {
-		return fmt.Errorf("is not JSON: %w", err)
+	v, err := schemafit.Decode(value)
+	if err != nil {
+		return nil, fmt.Errorf("cannot be read: %w", err)
 	}
-	return schemafit.Check(r, v)
+	if err := schemafit.Check(r, v); err != nil {
+		return nil, err
+	}
+	return schemafit.Spell(&s, value), nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/workflow/kernel"
+	"github.com/perdure/perdure/workflow/schemafit"
 )
 
 // Workflow is a function under a name and a version.
@@ -98,7 +99,7 @@ func decode[T any](p []byte) (T, error) {
 	if len(p) == 0 {
 		p = []byte("null")
 	}
-	if err := json.Unmarshal(p, &v); err != nil {
+	if err := schemafit.Unmarshal(p, &v); err != nil {
 		return v, fmt.Errorf("does not decode into %T: %w", v, err)
 	}
 	return v, nil

@@ -3,6 +3,7 @@ package workflow
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 
@@ -38,11 +39,36 @@ func (q *Question) prepare(answer reflect.Type) error {
 }
 
 func schemaOf(t reflect.Type) (json.RawMessage, error) {
-	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{})
+	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
+		reflect.TypeFor[float32](): {Type: "number", Minimum: jsonschema.Ptr(-math.MaxFloat32), Maximum: jsonschema.Ptr(math.MaxFloat32)},
+	}})
 	if err != nil {
 		return nil, err
 	}
+	bound(s)
 	return json.Marshal(s)
+}
+
+// bound adds to the schema of a Go type what the library leaves out: the ranges of integers of 64 bits. It knows the unsigned
+// by their minimum. An answer out of range is refused while the question is open; later the code could not decode it.
+func bound(s *jsonschema.Schema) {
+	if s == nil {
+		return
+	}
+	if formType(s) == "integer" && s.Maximum == nil {
+		s.ExclusiveMaximum = jsonschema.Ptr(math.Ldexp(1, 64))
+		if s.Minimum == nil {
+			s.Minimum, s.ExclusiveMaximum = jsonschema.Ptr(-math.Ldexp(1, 63)), jsonschema.Ptr(math.Ldexp(1, 63))
+		}
+	}
+	bound(s.Items)
+	bound(s.AdditionalProperties)
+	for _, p := range s.Properties {
+		bound(p)
+	}
+	for _, p := range s.Defs {
+		bound(p)
+	}
 }
 
 // check reports whether the question can be asked: with a text, and a form that every client can show.

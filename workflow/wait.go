@@ -1,11 +1,11 @@
 package workflow
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/workflow/kernel"
+	"github.com/perdure/perdure/workflow/schemafit"
 )
 
 // Sleep waits for d, through restarts and deploys. It returns early with an error that matches ErrCanceled or
@@ -61,7 +61,7 @@ type Signal struct {
 }
 
 // Decode decodes the payload into v.
-func (s Signal) Decode(v any) error { return json.Unmarshal(s.payload, v) }
+func (s Signal) Decode(v any) error { return schemafit.Unmarshal(s.payload, v) }
 
 // ReceiveAny waits for the first signal of any of the names.
 func ReceiveAny(ctx Context, names []string, opts ...WaitOption) (Signal, error) {

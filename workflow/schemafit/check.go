@@ -29,7 +29,7 @@ func (m *Misfit) Error() string {
 	return m.Field + ": " + m.Reason
 }
 
-// Check reports whether value, as encoding/json decodes it into an any, fits the schema. The error is a *Misfit.
+// Check reports whether value, as [Decode] or encoding/json decodes it into an any, fits the schema. The error is a *Misfit.
 func Check(schema *jsonschema.Resolved, value any) error {
 	err := schema.Validate(value)
 	if err == nil {

@@ -87,3 +87,67 @@ func TestCheck(t *testing.T) {
 		})
 	}
 }
+
+func TestUnmarshal(t *testing.T) {
+	type inner struct {
+		N  int8     `json:"n"`
+		S  string   `json:"s"`
+		L  []uint16 `json:"l"`
+		F  float32  `json:"f"`
+		B  bool     `json:"b"`
+		In *inner   `json:"in"`
+	}
+	for _, tc := range []struct{ value, want string }{
+		{`{"n":-128,"s":"3.0","l":[1,2.0,65535],"f":1.5,"b":true}`, ""},
+		{`{"n":1.0,"in":{"n":1e2,"s":"\"3.0","l":[20e-1]}}`, ""},
+		{`{"n":128}`, `n: 128 does not fit: want a whole number from -128 to 127`},
+		{`{"n":1e30}`, `n: 1e30 does not fit: want a whole number from -128 to 127`},
+		{`{"in":{"n":1.5}}`, `in.n: 1.5 does not fit: want a whole number from -128 to 127`},
+		{`{"n":"1"}`, `n: is a string, want a whole number from -128 to 127`},
+		{`{"n":true}`, `n: is a boolean, want a whole number from -128 to 127`},
+		{`{"l":[1,-1]}`, `l: -1 does not fit: want a whole number from 0 to 65535`},
+		{`{"s":3.0}`, `s: is a number, want a string`},
+		{`{"in":[]}`, `in: is an array, want an object`},
+		{`{"l":{}}`, `l: is an object, want an array`},
+		{`{"f":1e39}`, `f: number 1e39 does not fit`},
+		{`7`, `is a number, want an object`},
+	} {
+		var v inner
+		err := schemafit.Unmarshal([]byte(tc.value), &v)
+		var misfit *schemafit.Misfit
+		switch {
+		case tc.want == "" && err == nil:
+		case !errors.As(err, &misfit) || err.Error() != tc.want:
+			t.Errorf("%s:\n got %v\nwant %s", tc.value, err, tc.want)
+		}
+	}
+	var v inner
+	if err := schemafit.Unmarshal([]byte(`{"n":`), &v); err == nil {
+		t.Error("half a value is decoded")
+	}
+}
+
+func TestSpell(t *testing.T) {
+	const schema = `{"$defs":{"I":{"type":"integer"},"R":{"$ref":"#/$defs/R"}},"type":"object","additionalProperties":{"type":"integer"},"properties":{
+		"n":{"type":"integer"},"f":{"type":"number"},"p":{"type":["null","integer"]},"l":{"items":{"type":"integer"}},"t":{"prefixItems":[{"type":"integer"}]},
+		"o":{"properties":{"n":{"type":"integer"}}},"r":{"$ref":"#/$defs/I"},"c":{"$ref":"#/$defs/R"},"a":{"anyOf":[{"type":"string"},{"type":"integer"}]}}}`
+	for value, want := range map[string]string{
+		`{"n":3.0,"f":3.0}`:                       `{"f":3.0,"n":3}`,
+		`{"n":1e2,"p":-20e-1,"l":[0.0,-0.0,1.0]}`: `{"l":[0,0,1],"n":100,"p":-2}`,
+		`{"t":[1.0,1.0],"o":{"n":0.5e1}}`:         `{"o":{"n":5},"t":[1,1.0]}`,
+		`{"r":1.0,"a":1.0,"x":1.0,"c":1.0}`:       `{"a":1,"c":1.0,"r":1,"x":1}`,
+		`{"n":9223372036854775807.0}`:             `{"n":9223372036854775807}`,
+		`{"n":0.00012e5}`:                         `{"n":12}`,
+		// As they are: fractions, what no integer holds, and what is no JSON.
+		`{ "n": 3, "f":1e2 }`:  `{ "n": 3, "f":1e2 }`,
+		`{"n":1.5}`:            `{"n":1.5}`,
+		`{"n":1e21}`:           `{"n":1e21}`,
+		`{"n":1e999999999999}`: `{"n":1e999999999999}`,
+		`{"n":1e-99999999}`:    `{"n":1e-99999999}`,
+		`{"n":3.`:              `{"n":3.`,
+	} {
+		if got := schemafit.Spell(resolve(t, schema).Schema(), []byte(value)); string(got) != want {
+			t.Errorf("%s: got %s, want %s", value, got, want)
+		}
+	}
+}

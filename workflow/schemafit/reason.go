@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"math/big"
 	"regexp"
 	"slices"
@@ -135,7 +136,16 @@ func (p *place) bound(keyword, detail string) (string, bool) {
 		"minimum": "is less than", "maximum": "is more than", "multipleOf": "is not a multiple of",
 		"exclusiveMinimum": "is not more than", "exclusiveMaximum": "is not less than",
 	}
-	return fmt.Sprintf("%s %s %s", given, words[keyword], limit), true
+	return fmt.Sprintf("%s %s %s", given, words[keyword], digits(limit)), true
+}
+
+// digits spells a whole limit out: the schema has it rounded, as JSON writes a float64.
+func digits(limit json.Number) string {
+	f, err := limit.Float64()
+	if err != nil || f != math.Trunc(f) {
+		return limit.String()
+	}
+	return new(big.Rat).SetFloat64(f).RatString()
 }
 
 func count(keyword, have, want string) string {

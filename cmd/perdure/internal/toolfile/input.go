@@ -22,7 +22,7 @@ func (t *Tool) DecodeInput(data json.RawMessage) (map[string]any, error) {
 	if len(data) == 0 {
 		data = json.RawMessage(`{}`)
 	}
-	value, err := template.Decode(data)
+	value, err := template.Decode(schemafit.Spell(t.schema.Schema(), data))
 	if err != nil {
 		return nil, inputError(err)
 	}
