@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/perdure/perdure/engine/crashfile"
 	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/timer"
 	"github.com/perdure/perdure/worker"
@@ -21,6 +22,7 @@ type Engine struct {
 	timers  *timer.Service
 	hub     *hub
 	sweeper *sweeper
+	crashes *crashfile.File // nil without one
 
 	unsubscribe func()
 	cancel      context.CancelFunc
@@ -55,11 +57,26 @@ func New(store Store, opts Options) (*Engine, error) {
 	e.timers = timer.NewService(store, e.opts.Log)
 	if !e.opts.WithoutWorker {
 		e.opts.Worker.Runs = reach{e}
+		if err := e.openCrashFile(); err != nil {
+			return nil, err
+		}
 		e.worker = worker.New(store, e.code, e.opts.Worker)
 	}
 	e.unsubscribe = store.Subscribe(e.changed)
 	e.run()
 	return e, nil
+}
+
+// openCrashFile lets the worker know which runs were being executed when the process before ended.
+func (e *Engine) openCrashFile() (err error) {
+	if e.opts.CrashFile == "" {
+		return nil
+	}
+	if e.crashes, err = crashfile.Open(e.opts.CrashFile, crashfile.Options{Log: e.opts.Log}); err != nil {
+		return fmt.Errorf("new engine: %w", err)
+	}
+	e.opts.Worker.Crashes = e.crashes
+	return nil
 }
 
 // run starts the background work.
@@ -121,9 +138,21 @@ func (e *Engine) Close(ctx context.Context) error {
 		e.background.Wait()
 		e.sweeper.release()
 		e.unsubscribe()
+		e.closeCrashFile()
 		e.stop(nil)
 	})
 	return e.Err()
+}
+
+// closeCrashFile says that the process ends in good order. Where that fails the runs under way have a strike too many, which
+// their next event forgives.
+func (e *Engine) closeCrashFile() {
+	if e.crashes == nil {
+		return
+	}
+	if err := e.crashes.Close(); err != nil {
+		e.opts.Log.Warn("the crash file does not say that this was no crash", "error", err)
+	}
 }
 
 // stop marks the engine as ended.

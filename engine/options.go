@@ -25,6 +25,10 @@ type Options struct {
 	MaxInput int
 	// Retention says when finished runs leave the store.
 	Retention RetentionOptions
+	// CrashFile is the path of a file in which the engine remembers, through an end of the process without Close, which runs it
+	// was executing: a run whose code ends the process at each execution is blocked after worker.Options.CrashLimit of them,
+	// and goes on once it is resumed. "" is none: such a run ends the process for ever. One engine at a time may use a file.
+	CrashFile string
 	// DrainTimeout bounds how long Close waits for steps under way where its context has no deadline (default 10 s).
 	DrainTimeout time.Duration
 	// Log is where the engine's and its workers' lines go (default slog.Default()).

@@ -61,39 +61,48 @@ func newHeld(w *Worker, c *history.Claim) *held {
 	}
 }
 
-// drive executes the run until it waits, ends or is lost.
+// drive executes the run, where it may be executed, until it waits, ends or is lost.
 func (h *held) drive(ctx context.Context) {
 	defer h.w.forget(h)
+	if h.w.opts.Crashes == nil {
+		h.execute(ctx)
+		return
+	}
+	h.watched(ctx)
+}
+
+// execute executes the run until it waits, ends or is lost. It reports whether it has come to one of the first two.
+func (h *held) execute(ctx context.Context) (settled bool) {
 	in, err := h.load(ctx)
 	if err != nil {
 		h.giveUp(ctx, fmt.Errorf("load: %w", err))
-		return
+		return false
 	}
 	if err := h.readable(&in); err != nil {
-		h.block(ctx, err)
-		return
+		h.block(ctx, unreadable, err)
+		return true
 	}
 	for {
 		a := h.advance(in)
 		again, err := h.act(ctx, &a)
 		if err != nil {
 			h.giveUp(ctx, err)
-			return
+			return false
 		}
 		if !again {
-			return
+			return true
 		}
 		if in, err = h.collect(ctx, a.Wake); err != nil {
 			h.giveUp(ctx, err)
-			return
+			return false
 		}
 		if h.isGone() {
 			h.discard()
-			return
+			return false
 		}
 		if err := h.readable(&in); err != nil {
-			h.block(ctx, err)
-			return
+			h.block(ctx, unreadable, err)
+			return true
 		}
 	}
 }
@@ -187,8 +196,7 @@ func (h *held) stalledFor(limit time.Duration) (time.Duration, bool) {
 // act makes the activation durable and then begins its effects. It reports whether the run is still held.
 func (h *held) act(ctx context.Context, a *kernel.Activation) (again bool, err error) {
 	if h.isGone() {
-		h.discard()
-		return false, nil
+		return false, errLost
 	}
 	if a.Warning != "" && !h.warned {
 		h.warned = true
@@ -243,9 +251,12 @@ func (h *held) readable(in *kernel.Input) error {
 	return nil
 }
 
-// block gives the run up until somebody resumes it, or a store is opened by a process that can read it.
-func (h *held) block(ctx context.Context, why error) {
-	h.w.opts.Log.Error("run is blocked: its payloads cannot be read here", "run", h.id, "workflow", h.run.Workflow,
+// unreadable is the log's line on a run that cannot go on with what is stored of it.
+const unreadable = "run is blocked: its payloads cannot be read here"
+
+// block gives the run up until somebody resumes it, or a store is opened by a process that can execute it.
+func (h *held) block(ctx context.Context, line string, why error) {
+	h.w.opts.Log.Error(line, "run", h.id, "workflow", h.run.Workflow,
 		"version", h.run.Version, "reason", why)
 	_, err := h.w.store.Commit(ctx, history.Batch{
 		Run: h.id, Token: h.token, After: h.run.Seq, Head: h.run.Head, InboxSeen: h.run.InboxSeen,

@@ -27,6 +27,17 @@ type Code interface {
 	Keys() []history.WorkflowKey
 }
 
+// Crashes remembers, over ends of the process, which runs it was executing. It is safe for concurrent use.
+type Crashes interface {
+	// Strikes returns at how many ends of the process in succession the run was being executed, from event seq on, which is its
+	// newest now.
+	Strikes(run history.RunID, seq uint64) int
+	// Begin says that the run is executed from now on, from its event seq on; End that it is not any more, and whether the
+	// execution survived: came to its end, or to a further event.
+	Begin(run history.RunID, seq uint64)
+	End(run history.RunID, survived bool)
+}
+
 // Options configure a worker. The zero value is usable.
 type Options struct {
 	// Name is a prefix of the owner's name, for people (default "worker").
@@ -56,6 +67,13 @@ type Options struct {
 	MaxPayload int
 	// ProgressEvery is how often the progress that a step reports is kept in the history, at most (default 30 s).
 	ProgressEvery time.Duration
+	// Crashes, where it is set, keeps a run whose code ends the process at each execution from doing so for ever: see
+	// CrashLimit.
+	Crashes Crashes
+	// CrashLimit is the number of ends of the process in succession after which a run that was being executed at each of them,
+	// without a new event, is blocked until it is resumed (default 10; negative: never). From the third end on such runs are
+	// executed one at a time, so that no run is blocked for what another does.
+	CrashLimit int
 	// Runs is what steps reach other runs by.
 	Runs kernel.Runs
 	// Intercept, where it is set, is called in place of each step's function and may call it: for tracing, and for
@@ -80,6 +98,9 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.StopGrace, 10*time.Second)
 	setDefault(&o.ResidentFor, time.Minute)
 	setDefault(&o.ProgressEvery, 30*time.Second)
+	if o.CrashLimit == 0 {
+		o.CrashLimit = 10
+	}
 	if o.MaxResident == 0 {
 		o.MaxResident = 1000
 	}

@@ -35,6 +35,8 @@ type Worker struct {
 	resident *residents
 	unloads  *unloads
 	limits   *limits
+	// suspects lets the runs execute one at a time that may have ended the process.
+	suspects suspects
 
 	mu sync.Mutex
 	// held are the runs that this worker has a token for. guarded by mu
@@ -55,6 +57,7 @@ func New(store Store, code Code, opts Options) *Worker {
 		owner:    opts.Name + "-" + rand.Text(),
 		hint:     make(chan struct{}, 1),
 		busy:     make(chan struct{}, 1),
+		suspects: newSuspects(),
 		draining: make(chan struct{}),
 		claimed:  make(chan struct{}),
 		resident: newResidents(opts.MaxResident, opts.ResidentFor),

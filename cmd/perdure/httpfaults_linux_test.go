@@ -349,4 +349,3 @@ func (b *heard) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
-

@@ -133,7 +133,7 @@ func (s *server) open(ctx context.Context) (l listeners, err error) {
 	s.notify = newNotifier(s)
 	s.engine, err = engine.New(s.store, engine.Options{
 		Worker: s.workerOptions(), Log: log, DrainTimeout: s.opts.Drain, Workflows: []workflow.Definition{schedule.Workflow()}, Codecs: codecs,
-		Retention: retention,
+		Retention: retention, CrashFile: s.opts.Dir.Crashes(),
 	})
 	if err != nil {
 		return l, err

@@ -87,6 +87,9 @@ func (d Dir) Database() string { return filepath.Join(d.Path, "perdure.db") }
 // Log is the file that a detached server writes to.
 func (d Dir) Log() string { return filepath.Join(d.Path, "server.log") }
 
+// Crashes is the file that remembers which runs a server was executing when it ended without warning.
+func (d Dir) Crashes() string { return filepath.Join(d.Path, "perdure.crashes") }
+
 // Make creates the folder where it is missing, and refuses one that others could write to.
 func (d Dir) Make() error {
 	if err := os.MkdirAll(d.Path, 0o700); err != nil {
