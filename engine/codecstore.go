@@ -29,13 +29,24 @@ type codecStore struct {
 	coder *coder
 }
 
-// Start implements Store. The digest of an input is keyed where payloads are encrypted, and a key may have been added since
-// the run that it is compared with was started: on a conflict it is compared under the older keys too.
+// Start implements Store.
 func (s *codecStore) Start(ctx context.Context, start history.Start) (run history.Run, existed bool, err error) {
+	if !s.coder.passesStart(&start) {
+		return s.startEncoded(ctx, &start)
+	}
+	run, existed, err = s.Store.Start(ctx, start)
+	s.coder.decodeRun(&run)
+	return run, existed, err
+}
+
+// startEncoded is apart from Start, as commitEncoded is from Commit: what they need on the stack is much, and most often not
+// needed. The digest of an input is keyed where payloads are encrypted, and a key may have been added since the run that it is
+// compared with was started: on a conflict it is compared under the older keys too.
+func (s *codecStore) startEncoded(ctx context.Context, start *history.Start) (run history.Run, existed bool, err error) {
 	if err := start.Check(); err != nil {
 		return run, false, err
 	}
-	e, err := s.coder.encodeStart(start, s.Store.Now())
+	e, err := s.coder.encodeStart(*start, s.Store.Now())
 	if err != nil {
 		return run, false, fmt.Errorf("start run with key %q: %w", start.Spec.Key, err)
 	}
@@ -100,15 +111,19 @@ func (s *codecStore) Answer(ctx context.Context, id history.RunID, item history.
 
 // Commit implements Store.
 func (s *codecStore) Commit(ctx context.Context, b history.Batch) (history.State, error) {
-	if s.coder.passes(b.Events) && len(b.Open)+len(b.Children) == 0 {
-		state, err := s.Store.Commit(ctx, b)
-		s.coder.decodeState(b.Run, &state)
-		return state, err
+	if !s.coder.passes(b.Events) || len(b.Open)+len(b.Children) > 0 {
+		return s.commitEncoded(ctx, &b)
 	}
+	state, err := s.Store.Commit(ctx, b)
+	s.coder.decodeState(b.Run, &state)
+	return state, err
+}
+
+func (s *codecStore) commitEncoded(ctx context.Context, b *history.Batch) (history.State, error) {
 	if err := b.Check(); err != nil {
 		return history.State{}, err
 	}
-	e, err := s.coder.encodeBatch(b, s.Store.Now())
+	e, err := s.coder.encodeBatch(*b, s.Store.Now())
 	if err != nil {
 		return history.State{}, fmt.Errorf("batch of run %s after event %d: %w", b.Run, b.After, err)
 	}

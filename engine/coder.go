@@ -66,6 +66,11 @@ func (c *coder) passes(events []history.Event) bool {
 	return true
 }
 
+// passesStart reports whether encode changes nothing of the start: the usual case without codecs.
+func (c *coder) passesStart(s *history.Start) bool {
+	return len(c.codecs) == 0 && !history.Enveloped(s.Input) && s.Signal == nil && len(s.Adopt)+len(s.Children)+len(s.Facts) == 0
+}
+
 // encode returns b as it is stored.
 func (c *coder) encode(at workflow.Place, b []byte) ([]byte, error) {
 	if !c.touches(b) {

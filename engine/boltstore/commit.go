@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/perdure/perdure/history"
 )
@@ -30,16 +29,16 @@ func (s *Store) encodeBatch(b *history.Batch) (*encodedBatch, error) {
 	if err := b.Check(); err != nil {
 		return nil, err
 	}
-	events, now := slices.Clone(b.Events), s.clock.now() // a copy: the caller's are left alone
-	for i := range events {
-		events[i].Token = b.Token
-		if events[i].At.IsZero() {
-			events[i].At = now
+	e := &encodedBatch{Batch: b, events: unencoded(b.Events)}
+	now := s.clock.now()
+	for i := range e.events {
+		ev := &e.events[i].event
+		ev.Token = b.Token
+		if ev.At.IsZero() {
+			ev.At = now
 		}
 	}
-	e := &encodedBatch{Batch: b}
-	var err error
-	if e.events, err = s.encodeEvents(b.Head, events); err != nil {
+	if err := s.encodeEvents(b.Head, e.events); err != nil {
 		return nil, err
 	}
 	for i := range b.Open {

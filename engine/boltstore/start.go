@@ -50,7 +50,8 @@ func (s *Store) encodeStart(start history.Start) (*encodedStart, error) {
 	if e.spec, err = history.Encode(s.codec, &e.start.Spec); err != nil {
 		return nil, err
 	}
-	if e.events, err = s.encodeEvents(history.Digest{}, start.Begin(now)); err != nil {
+	e.events = unencoded(start.Begin(now))
+	if err := s.encodeEvents(history.Digest{}, e.events); err != nil {
 		return nil, err
 	}
 	if len(e.events) == 1 {
@@ -64,18 +65,25 @@ func (s *Store) encodeStart(start history.Start) (*encodedStart, error) {
 	return e, s.encodeAdopted(e)
 }
 
-// encodeEvents encodes events that follow a history with digest head.
-func (s *Store) encodeEvents(head history.Digest, events []history.Event) ([]encodedEvent, error) {
+// unencoded copies events, to be encoded.
+func unencoded(events []history.Event) []encodedEvent {
 	out := make([]encodedEvent, len(events))
-	for i, ev := range events {
-		rec, next, err := s.codec.EncodeEvent(head, &ev)
-		if err != nil {
-			return nil, err
-		}
-		head = next
-		out[i] = encodedEvent{ev, rec, next}
+	for i := range events {
+		out[i].event = events[i]
 	}
-	return out, nil
+	return out
+}
+
+// encodeEvents encodes events that follow a history with digest head.
+func (s *Store) encodeEvents(head history.Digest, events []encodedEvent) (err error) {
+	for i := range events {
+		e := &events[i]
+		if e.rec, e.head, err = s.codec.EncodeEvent(head, &e.event); err != nil {
+			return err
+		}
+		head = e.head
+	}
+	return nil
 }
 
 // Start implements engine.Store.
