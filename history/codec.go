@@ -34,6 +34,9 @@ type header struct {
 	Event
 }
 
+// maxElements bounds the elements of one array or map in a record.
+const maxElements = 1 << 20
+
 // Codec encodes and decodes the records of this package. The zero value is not usable: see [NewCodec].
 // It is immutable and safe for concurrent use.
 type Codec struct {
@@ -50,8 +53,8 @@ func NewCodec() *Codec {
 	dec, err := cbor.DecOptions{
 		DupMapKey:         cbor.DupMapKeyEnforcedAPF,
 		MaxNestedLevels:   64,
-		MaxArrayElements:  1 << 20,
-		MaxMapPairs:       1 << 20,
+		MaxArrayElements:  maxElements,
+		MaxMapPairs:       maxElements,
 		IndefLength:       cbor.IndefLengthForbidden,
 		ExtraReturnErrors: cbor.ExtraDecErrorUnknownField,
 		UTF8:              cbor.UTF8DecodeInvalid, // an error's text may be any bytes: what was written is read back
@@ -94,25 +97,38 @@ func (c *Codec) DecodeEvent(rec []byte) (Event, Digest, error) {
 	if err != nil {
 		return Event{}, Digest{}, err
 	}
-	var h header
-	if err := c.dec.Unmarshal(p.header, &h); err != nil {
-		return Event{}, Digest{}, fmt.Errorf("event header: %w: %w", ErrCorrupt, err)
+	e, hash, ok := parseHeader(p.header)
+	if !ok {
+		if e, hash, err = c.decodeHeader(p.header); err != nil {
+			return Event{}, Digest{}, err
+		}
 	}
-	e := h.Event
 	switch {
-	case len(p.payload) > 0 && h.PayloadHash == nil:
+	case len(p.payload) > 0 && hash == nil:
 		return Event{}, Digest{}, fmt.Errorf("event %d: payload without a hash: %w", e.Seq, ErrCorrupt)
-	case len(p.payload) > 0 && Sum(p.payload) != *h.PayloadHash:
+	case len(p.payload) > 0 && Sum(p.payload) != Digest(hash):
 		return Event{}, Digest{}, fmt.Errorf("event %d: payload does not match its hash: %w", e.Seq, ErrCorrupt)
 	case len(p.payload) > 0:
 		e.Payload = append([]byte(nil), p.payload...)
-	case h.PayloadHash != nil:
+	case hash != nil:
 		e.PayloadErased = true
 	}
 	if !e.Kind.Known() {
 		return Event{}, Digest{}, fmt.Errorf("event %d: %s: %w", e.Seq, e.Kind, ErrFormat)
 	}
 	return e, p.digest, nil
+}
+
+// decodeHeader decodes a header by the library.
+func (c *Codec) decodeHeader(b []byte) (Event, []byte, error) {
+	var h header
+	if err := c.dec.Unmarshal(b, &h); err != nil {
+		return Event{}, nil, fmt.Errorf("event header: %w: %w", ErrCorrupt, err)
+	}
+	if h.PayloadHash == nil {
+		return h.Event, nil, nil
+	}
+	return h.Event, h.PayloadHash[:], nil
 }
 
 // HasPayload reports whether the record of an event has a payload in it. It does not look at the header: where there is none,
