@@ -29,12 +29,15 @@ type checker struct {
 	where    string
 	findings []finding
 
-	// decoded says that the decoder has seen the schemas: it reports their mistakes, nearer to their place.
+	// decoded says that a file is read, and not a kept definition. The decoder has seen the schemas: it reports their mistakes,
+	// nearer to their place.
 	decoded bool
 
 	order []string        // all step names, in order
 	steps map[string]step // those before the step at hand
 	input properties
+	types map[string]template.Type // of fields that expressions read here
+	typed *template.Typed          // made of types when it is asked for
 }
 
 // step is what an expression may read of an earlier step.
@@ -57,6 +60,7 @@ type place struct {
 	question bool // question exists, and input and steps do not
 	start    bool // caller exists; steps and the run's id do not: there is no run yet
 	secrets  bool
+	list     bool // a template that is one expression may give a list or an object
 }
 
 // check proves a whole file and reports at the nodes. It returns the warnings.
@@ -136,7 +140,7 @@ func lookup(n *node, path []any) (found *node, exact bool) {
 func newChecker(engine *template.Engine, out *compiled, secrets map[string]SecretSource, used map[string]bool) *checker {
 	out.templates = map[string]*template.Template{}
 	out.exprs = map[string]*template.Expr{}
-	return &checker{engine: engine, out: out, secrets: secrets, used: used, steps: map[string]step{}}
+	return &checker{engine: engine, out: out, secrets: secrets, used: used, steps: map[string]step{}, types: map[string]template.Type{}}
 }
 
 func (c *checker) add(path []any, offset int, message, hint string) {
@@ -156,6 +160,7 @@ func (c *checker) tool(t *Tool) {
 	}
 	t.schema = schema
 	c.input = propertiesOf(t.Input)
+	inputTypes(t.Input, c.types)
 	for _, s := range t.Steps {
 		c.order = append(c.order, s.Name)
 	}
@@ -168,6 +173,7 @@ func (c *checker) tool(t *Tool) {
 		c.step(s, []any{"steps", i}, place{})
 		if s.Name != "" {
 			c.steps[s.Name] = step{fields: s.fields()}
+			c.learn(s)
 		}
 	}
 	c.where = tool
@@ -234,6 +240,14 @@ func (c *checker) condition(path []any, s *Step, p place) {
 		return
 	}
 	c.out.exprs[source] = expr
+	if typed := c.typing(path); typed != nil {
+		switch typ, err := typed.Check(expr); {
+		case err != nil:
+			c.compileErrors(path, skip, err)
+		case typ != template.Unknown && typ != template.Truth:
+			c.add(path, skip, "when is "+string(typ)+", not true or false", "compare it, for example with == or > 0")
+		}
+	}
 	for _, r := range expr.Refs() {
 		if r.Variable == template.Item || r.Variable == template.Index {
 			c.add(path, r.Offset+skip, "when is decided once, before foreach", "to leave items out, filter the list: foreach: ${list.filter(x, …)}")
@@ -251,7 +265,15 @@ func (c *checker) listTemplate(path []any, raw json.RawMessage) {
 		return
 	}
 	t := c.out.templates[source]
-	if t != nil && !t.Whole() {
+	if t == nil {
+		return
+	}
+	if typed := c.typing(path); typed != nil {
+		if typ := typed.Type(t); typ != template.Unknown && typ != template.List {
+			c.add(path, len("${"), "foreach needs a list, and this is "+string(typ), "")
+		}
+	}
+	if !t.Whole() {
 		c.add(path, 0, "foreach needs a list, and this is a text", "write one template that gives a list: ${steps.NAME.value}")
 	}
 }
@@ -269,6 +291,7 @@ func (c *checker) json(path []any, raw json.RawMessage, p place) {
 func (c *checker) value(path []any, value any, p place) {
 	switch v := value.(type) {
 	case string:
+		p.list = true
 		c.text(path, v, p)
 	case []any:
 		for i, element := range v {
@@ -302,6 +325,7 @@ func (c *checker) text(path []any, source string, p place) *template.Template {
 	for _, s := range t.Secrets() {
 		c.secret(path, s, p)
 	}
+	c.templateTypes(path, t, p.list)
 	return t
 }
 

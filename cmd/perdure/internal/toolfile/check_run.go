@@ -12,7 +12,9 @@ func (c *checker) run(r *Run, at func(...any) []any, p place) {
 	p.secrets = true
 	for i, arg := range r.Args {
 		path := at("run", i+1)
-		t := c.text(path, arg, p)
+		whole := p
+		whole.list = true // its items become arguments
+		t := c.text(path, arg, whole)
 		if t == nil {
 			continue
 		}

@@ -122,10 +122,10 @@ func TestResults(t *testing.T) {
   - {name: a, run: [printf, "${input.path}"]}`, wantErr: `no such key: path`},
 		{name: "when is not a condition", body: `
   steps:
-  - {name: a, when: input.n, run: [printf, x]}`, wantErr: `step a: when: ${input.n}: is a number, not true or false`},
+  - {name: a, when: parse_json("3"), run: [printf, x]}`, wantErr: `step a: when: ${parse_json("3")}: is a number, not true or false`},
 		{name: "foreach over no list", body: `
   steps:
-  - {name: a, foreach: "${input.n}", run: [printf, x]}`, wantErr: `gives no list`},
+  - {name: a, foreach: "${parse_json('3')}", run: [printf, x]}`, wantErr: `gives no list`},
 		{name: "an unknown program", body: `
   steps:
   - {name: a, run: [no-such-program-here], retry: 5}`, wantErr: `is not on the server's PATH`},
