@@ -41,6 +41,8 @@ type Worker struct {
 	mu sync.Mutex
 	// held are the runs that this worker has a token for. guarded by mu
 	held map[history.RunID]*held
+	// missed are the runs, not held, of which changes came while a claim was being made; nil while none is. guarded by mu
+	missed map[history.RunID]struct{}
 	// driving are the runs whose goroutines running counts. guarded by mu
 	driving map[*held]struct{}
 	// failed is the store's failure, which ended the worker. guarded by mu
@@ -84,7 +86,7 @@ func (w *Worker) Notify(c history.Change) {
 	if c.Status == history.StatusPaused {
 		w.unloadResident(c.Run)
 	}
-	switch h := w.find(c.Run); {
+	switch h := w.findOrMiss(c.Run); {
 	case h == nil:
 	case h.token == c.Fenced:
 		h.lose()
@@ -192,6 +194,8 @@ func (w *Worker) claim(ctx context.Context) bool {
 	}
 	want := min(free, maxClaim)
 	allowed := w.limits.ask(want)
+	w.watch(true)
+	defer w.watch(false)
 	claims, err := w.store.Claim(ctx, history.ClaimRequest{
 		Owner: w.owner, Workflows: w.code.Keys(), Queues: w.opts.Queues, Max: want, TTL: w.opts.LeaseTTL,
 		Limits: allowed,
@@ -220,8 +224,11 @@ func (w *Worker) begin(ctx context.Context, c *history.Claim) {
 	w.mu.Lock()
 	w.held[c.Run.ID] = h
 	w.driving[h] = struct{}{}
+	_, missed := w.missed[c.Run.ID]
 	w.mu.Unlock()
-	h.poke() // a fact that was accepted after the claim told nobody
+	if missed {
+		h.poke() // the fact may have been accepted after the claim
+	}
 	nudge(w.busy)
 	w.running.Add(1)
 	go func() {
@@ -244,6 +251,27 @@ func (w *Worker) find(id history.RunID) *held {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.held[id]
+}
+
+// watch keeps in mind, from before a claim until its runs are held, which runs changed.
+func (w *Worker) watch(on bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.missed = nil
+	if on {
+		w.missed = make(map[history.RunID]struct{})
+	}
+}
+
+// findOrMiss returns the run where it is held, and else keeps in mind that it changed.
+func (w *Worker) findOrMiss(id history.RunID) *held {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := w.held[id]
+	if h == nil && w.missed != nil {
+		w.missed[id] = struct{}{}
+	}
+	return h
 }
 
 // forget frees the slot of a run that is no longer held.

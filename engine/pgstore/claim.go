@@ -62,52 +62,63 @@ func (s *Store) Claim(ctx context.Context, req engine.ClaimRequest) (claims []hi
 	if req.Owner == "" || req.Max <= 0 || req.TTL <= 0 {
 		return nil, fmt.Errorf("claim without owner, max or ttl: %w", history.ErrInvalid)
 	}
-	for range 3 { // others may be faster at what it chose
-		more := false
-		err = s.write(ctx, "claim", nil, func(w *write) (err error) {
-			claims, more, err = w.claim(ctx, &req)
-			return err
-		})
-		if err != nil || len(claims) > 0 || !more {
-			break
-		}
-	}
+	err = s.attempt(ctx, "claim", func() (err error) {
+		claims, err = s.claim(ctx, &req)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
 	return claims, nil
 }
 
-// claim takes runs, and reports whether there may be more where it got none.
-func (w *write) claim(ctx context.Context, req *engine.ClaimRequest) (claims []history.Claim, more bool, err error) {
-	all, err := w.candidates(ctx, req)
-	if err != nil || len(all) == 0 {
-		return nil, false, err
+func (s *Store) claim(ctx context.Context, req *engine.ClaimRequest) (claims []history.Claim, err error) {
+	for range 3 { // others may be faster at what it chose
+		l, err := s.look(ctx, req)
+		if err != nil || len(l.all) == 0 {
+			return nil, err
+		}
+		chosen := s.choose(l.all, l.held, req)
+		if claims, err = s.take(ctx, chosen, req, l.at); err != nil || len(claims) > 0 || len(chosen) == 0 {
+			return claims, err
+		}
 	}
-	held, err := w.holders(ctx)
-	if err != nil {
-		return nil, false, err
-	}
-	chosen := w.choose(all, held, req)
-	if chosen, err = w.admit(ctx, chosen); err != nil {
-		return nil, false, err
-	}
-	if claims, err = w.take(ctx, chosen, req); err != nil {
-		return nil, false, err
-	}
-	return claims, len(chosen) > 0, nil
+	return nil, nil
 }
 
-func (w *write) candidates(ctx context.Context, req *engine.ClaimRequest) (all []candidate, err error) {
+// lookout is what a claim chooses from.
+type lookout struct {
+	all  []candidate
+	held holders
+	at   history.Time // before the reading
+}
+
+// look reads the heads of the lines and counts the leases, in one round trip.
+func (s *Store) look(ctx context.Context, req *engine.ClaimRequest) (l lookout, err error) {
 	var names []string
 	var versions []int32
 	for _, k := range req.Workflows {
 		names, versions = append(names, k.Name), append(versions, int32(k.Version))
 	}
-	rows, err := w.conn.Query(ctx, selectLines, names, versions, req.Max, w.opening)
-	if err != nil {
-		return nil, err
-	}
+	var b pgx.Batch
+	b.Queue(selectNow).QueryRow(func(row pgx.Row) error {
+		var now history.Time
+		err := row.Scan(&now)
+		l.at = s.clock.observe(now)
+		return err
+	})
+	b.Queue(selectLines, names, versions, req.Max, s.opening).Query(func(rows pgx.Rows) (err error) {
+		l.all, err = candidates(rows, req)
+		return err
+	})
+	b.Queue("select tenant, limit_key, count(*) from perdure_runs where lease_until is not null group by tenant, limit_key").Query(func(rows pgx.Rows) (err error) {
+		l.held, err = countHolders(rows)
+		return err
+	})
+	return l, s.pool.SendBatch(ctx, &b).Close()
+}
+
+func candidates(rows pgx.Rows, req *engine.ClaimRequest) (all []candidate, err error) {
 	var queue, tenant, key, id []byte
 	var c candidate
 	_, err = pgx.ForEachRow(rows, []any{&queue, &tenant, &key, &c.limit, &id, &c.priority, &c.readyAt}, func() error {
@@ -120,13 +131,8 @@ func (w *write) candidates(ctx context.Context, req *engine.ClaimRequest) (all [
 	return all, err
 }
 
-// holders counts the leases by tenant and concurrency key.
-func (w *write) holders(ctx context.Context) (h holders, err error) {
+func countHolders(rows pgx.Rows) (h holders, err error) {
 	h = holders{map[string]int{}, map[tenantKey]int{}}
-	rows, err := w.conn.Query(ctx, "select tenant, limit_key, count(*) from perdure_runs where lease_until is not null group by tenant, limit_key")
-	if err != nil {
-		return h, err
-	}
 	var tenant, key []byte
 	var n int
 	_, err = pgx.ForEachRow(rows, []any{&tenant, &key, &n}, func() error {
@@ -138,13 +144,13 @@ func (w *write) holders(ctx context.Context) (h holders, err error) {
 }
 
 // choose puts the candidates in the order of their turns, and counts them as held.
-func (w *write) choose(all []candidate, held holders, req *engine.ClaimRequest) (chosen []candidate) {
+func (s *Store) choose(all []candidate, held holders, req *engine.ClaimRequest) (chosen []candidate) {
 	left := maps.Clone(req.Limits)
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	before := func(a, b *candidate) int {
 		return cmp.Or(
-			cmp.Compare(held.tenants[a.tenant], held.tenants[b.tenant]), cmp.Compare(w.served[a.tenant], w.served[b.tenant]),
+			cmp.Compare(held.tenants[a.tenant], held.tenants[b.tenant]), cmp.Compare(s.served[a.tenant], s.served[b.tenant]),
 			cmp.Compare(b.priority, a.priority), cmp.Compare(a.readyAt, b.readyAt), a.id.Compare(b.id),
 		)
 	}
@@ -174,8 +180,8 @@ func (w *write) choose(all []candidate, held holders, req *engine.ClaimRequest) 
 		}
 		held.tenants[c.tenant]++
 		held.keys[tenantKey{c.tenant, c.key}]++
-		w.turns++
-		w.served[c.tenant] = w.turns
+		s.turns++
+		s.served[c.tenant] = s.turns
 		chosen = append(chosen, c)
 	}
 	return chosen
@@ -205,14 +211,19 @@ func (l *tenantLine) remove(id history.RunID) {
 	l.rest = slices.Delete(l.rest, i, i+1)
 }
 
-// admit makes claims of one concurrency key one after another, and counts its leases again under the lock.
-func (w *write) admit(ctx context.Context, chosen []candidate) ([]candidate, error) {
-	var keys []tenantKey
+// limited returns the concurrency keys that have a limit.
+func limited(chosen []candidate) (keys []tenantKey) {
 	for _, c := range chosen {
 		if k := (tenantKey{c.tenant, c.key}); c.limit > 0 && !slices.Contains(keys, k) {
 			keys = append(keys, k)
 		}
 	}
+	return keys
+}
+
+// admit makes claims of one concurrency key one after another, and counts its leases again under the lock.
+func (w *write) admit(ctx context.Context, chosen []candidate) ([]candidate, error) {
+	keys := limited(chosen)
 	slices.SortFunc(keys, func(a, b tenantKey) int { return cmp.Or(cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.key, b.key)) })
 	free := map[tenantKey]int{}
 	for _, k := range keys { // in one order, or two claims could wait for each other
@@ -235,8 +246,41 @@ func (w *write) admit(ctx context.Context, chosen []candidate) ([]candidate, err
 	}), nil
 }
 
-// take leases the chosen rows that are still free, and returns them in the order of their turns.
-func (w *write) take(ctx context.Context, chosen []candidate, req *engine.ClaimRequest) ([]history.Claim, error) {
+// take leases the chosen rows that are still free, and returns them in the order of their turns. That is one round trip,
+// but for runs with a concurrency key, whose leases are counted under a lock first.
+func (s *Store) take(ctx context.Context, chosen []candidate, req *engine.ClaimRequest, at history.Time) (claims []history.Claim, err error) {
+	if len(limited(chosen)) == 0 {
+		claims, err = s.lease(ctx, s.pool, chosen, req, at)
+	} else {
+		err = s.once(ctx, scope{}, func(w *write) error {
+			admitted, err := w.admit(ctx, slices.Clone(chosen))
+			if err == nil {
+				claims, err = s.lease(ctx, w.conn, admitted, req, w.at)
+			}
+			return err
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return claims, nil
+}
+
+// takeFree leases the runs $1 as far as they are free, for opening $2, owner $3, until $4.
+const takeFree = `
+with free as (
+	select id from perdure_runs where id = any($1) and status in (1, 2, 5) and lease_until is null and not_before is null and blocked_by < $2 for update skip locked
+)
+update perdure_runs r set owner = $3, opening = $2, lease_until = $4, token = nextval('perdure_tokens'),
+	token_epoch = (select value from perdure_meta where name = 'promotion')
+from free where r.id = free.id returning ` + rowColumns
+
+// sender is a pool or a connection.
+type sender interface {
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+func (s *Store) lease(ctx context.Context, to sender, chosen []candidate, req *engine.ClaimRequest, at history.Time) ([]history.Claim, error) {
 	if len(chosen) == 0 {
 		return nil, nil
 	}
@@ -245,45 +289,64 @@ func (w *write) take(ctx context.Context, chosen []candidate, req *engine.ClaimR
 	for i, c := range chosen {
 		ids[i], turn[c.id] = c.id.Bytes(), i
 	}
-	rows, err := w.conn.Query(ctx, `
-		with free as (
-			select id from perdure_runs where id = any($1) and status in (1, 2, 5) and lease_until is null and not_before is null and blocked_by < $2 for update skip locked
-		)
-		update perdure_runs r set owner = $3, opening = $2, lease_until = $4, token = nextval('perdure_tokens'),
-			token_epoch = (select value from perdure_meta where name = 'promotion')
-		from free where r.id = free.id returning `+rowColumns, ids, w.opening, req.Owner, w.at.Add(req.TTL))
-	if err != nil {
+	l := leased{store: s, inboxes: map[history.RunID][]history.InboxItem{}, begun: map[history.RunID]*history.Event{}}
+	var b pgx.Batch
+	b.Queue(takeFree, ids, s.opening, req.Owner, at.Add(req.TTL)).Query(l.readRows)
+	b.Queue("select run, seq, accepted_at, rec from perdure_inbox where run = any($1) and not dead order by run, seq", ids).Query(l.readInboxes)
+	b.Queue(`select run, rec from perdure_events e where run = any($1) and seq = 1
+		and not exists (select from perdure_events where run = e.run and seq = 2)`, ids).Query(l.readBegun)
+	if err := to.SendBatch(ctx, &b).Close(); err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	var claims []history.Claim
-	for rows.Next() {
-		r, err := w.scan(rows)
-		if err != nil {
-			return nil, err
-		}
-		claims = append(claims, history.Claim{Run: r.seen(), Token: r.token, Now: w.at})
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
+	claims := make([]history.Claim, 0, len(l.rows))
+	for _, r := range l.rows {
+		inbox := l.inboxes[r.spec.ID]
+		s.kept.put(r, inbox)
+		claims = append(claims, history.Claim{Run: r.seen(), Token: r.token, Now: at, Inbox: slices.Clone(inbox), Fresh: l.begun[r.spec.ID]})
 	}
 	slices.SortFunc(claims, func(a, b history.Claim) int { return cmp.Compare(turn[a.Run.ID], turn[b.Run.ID]) })
-	return claims, w.inboxes(ctx, claims)
+	return claims, nil
 }
 
-// inboxes reads what waits for the claimed runs.
-func (w *write) inboxes(ctx context.Context, claims []history.Claim) error {
-	var b pgx.Batch
-	for i := range claims {
-		if run := &claims[i].Run; run.InboxHead > 0 {
-			b.Queue("select seq, accepted_at, rec from perdure_inbox where run = $1 and not dead order by seq", run.ID[:]).Query(func(rows pgx.Rows) (err error) {
-				claims[i].Inbox, err = w.items(rows, nil)
-				return err
-			})
+// leased is what is read of the runs that were claimed, and of those that others were faster at.
+type leased struct {
+	store   *Store
+	rows    []*row
+	inboxes map[history.RunID][]history.InboxItem
+	begun   map[history.RunID]*history.Event
+}
+
+func (l *leased) readRows(rows pgx.Rows) error {
+	for rows.Next() {
+		r, err := l.store.scan(rows)
+		if err != nil {
+			return err
 		}
+		l.rows = append(l.rows, r)
 	}
-	if b.Len() == 0 {
-		return nil
-	}
-	return w.conn.SendBatch(ctx, &b).Close()
+	return rows.Err()
+}
+
+func (l *leased) readInboxes(rows pgx.Rows) error {
+	var run, rec []byte
+	var seq uint64
+	var at history.Time
+	_, err := pgx.ForEachRow(rows, []any{&run, &seq, &at, &rec}, func() error {
+		i, err := l.store.item(seq, at, rec)
+		id := history.RunID(run)
+		l.inboxes[id] = append(l.inboxes[id], i)
+		return err
+	})
+	return err
+}
+
+// readBegun reads the first event of a run that has no other.
+func (l *leased) readBegun(rows pgx.Rows) error {
+	var run, rec []byte
+	_, err := pgx.ForEachRow(rows, []any{&run, &rec}, func() error {
+		e, _, err := l.store.codec.DecodeEvent(rec)
+		l.begun[history.RunID(run)] = &e
+		return err
+	})
+	return err
 }

@@ -11,7 +11,8 @@ import (
 const selectNow = "select (extract(epoch from clock_timestamp()) * 1000000000)::bigint"
 
 // clock estimates the database's time between two readings. A reading is older than its arrival, so the estimate is
-// behind by up to a round trip and never ahead: a timer may be late by that much, and is never early.
+// behind by up to a round trip and never ahead: a timer may be late by that much, and is never early. Of the readings of the
+// last moments it goes by the one that came fastest.
 //
 // Invariant: it never runs backwards, whatever the database's clock does.
 type clock struct {
@@ -19,9 +20,13 @@ type clock struct {
 
 	mu     sync.Mutex
 	last   history.Time // guarded by mu; the newest that was given out
-	read   history.Time // guarded by mu; the newest reading
+	read   history.Time // guarded by mu; the best reading
 	readAt time.Time    // guarded by mu; when it came
 }
+
+// readingAge is how long a reading serves where later ones tell of an earlier time: the clocks drift, and the database's may be
+// set back.
+const readingAge = time.Second
 
 // observe takes a reading and returns it, or the newest time given out where that is later.
 func (c *clock) observe(t history.Time) history.Time {
@@ -30,11 +35,19 @@ func (c *clock) observe(t history.Time) history.Time {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if t > c.read {
+	if old := time.Since(c.readAt); t >= c.read.Add(old) || old > readingAge {
 		c.read, c.readAt = t, time.Now()
 	}
 	c.last = max(c.last, t)
 	return c.last
+}
+
+// exactly takes a reading and returns it: what was read with it may be older than the newest time given out.
+func (c *clock) exactly(t history.Time) history.Time {
+	if now := c.observe(t); c.source != nil {
+		return now
+	}
+	return t
 }
 
 func (c *clock) now() history.Time {

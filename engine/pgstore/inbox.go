@@ -20,15 +20,20 @@ func (s *Store) items(rows pgx.Rows, err error) (items []history.InboxItem, _ er
 	var at history.Time
 	var rec []byte
 	_, err = pgx.ForEachRow(rows, []any{&seq, &at, &rec}, func() error {
-		i, err := history.Decode[history.InboxItem](s.codec, rec)
-		if err != nil {
-			return fmt.Errorf("item %d: %w", seq, err)
-		}
-		i.Seq, i.AcceptedAt = seq, at
+		i, err := s.item(seq, at, rec)
 		items = append(items, i)
-		return nil
+		return err
 	})
 	return items, err
+}
+
+func (s *Store) item(seq uint64, at history.Time, rec []byte) (history.InboxItem, error) {
+	i, err := history.Decode[history.InboxItem](s.codec, rec)
+	if err != nil {
+		return i, fmt.Errorf("item %d: %w", seq, err)
+	}
+	i.Seq, i.AcceptedAt = seq, at
+	return i, nil
 }
 
 // Deliver implements engine.Store.

@@ -27,6 +27,7 @@ func (s *Store) Renew(ctx context.Context, owner string, ttl time.Duration, held
 			})
 		}
 		if !still[id] {
+			s.kept.take(id)
 			lost = append(lost, id)
 		}
 	}
@@ -63,6 +64,7 @@ func (w *write) renew(ctx context.Context, owner string, ttl time.Duration, held
 
 // Release implements engine.Store.
 func (s *Store) Release(ctx context.Context, id history.RunID, token history.Token, retryAt history.Time, reason string) error {
+	s.kept.take(id)
 	return s.write(ctx, "release", []history.RunID{id}, func(w *write) error {
 		r := w.runs[id]
 		if err := r.heldWith(token); err != nil {

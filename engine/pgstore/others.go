@@ -5,38 +5,27 @@ import (
 	"encoding/json"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/perdure/perdure/engine"
+	"github.com/perdure/perdure/history"
 )
 
-// tell queues a row that tells the other openings of a change.
-func (w *write) tell(c *engine.Change) error {
-	b, err := json.Marshal(c)
-	if err != nil {
-		return err
-	}
-	w.batch.Queue("insert into perdure_changes (opening, change) values ($1, $2)", w.opening, string(b)) // bytes would be taken for bytea where nothing is prepared
-	return nil
-}
-
-// A transaction that began earlier may commit later, so the rows of the last moments are read again: each reading goes back
-// by recent, and once in overlap one goes back by twice that. What takes longer to commit is not told to others. forget is
-// how long rows are kept.
+// A row that was made earlier may be committed later, so those of the last moments are looked for again: each reading goes
+// back by recent, and once in overlap one goes back by twice that. What takes longer to commit is not told to others. forget
+// is how long rows are kept.
 const (
 	recent  = 500 * time.Millisecond
 	overlap = 5 * time.Second
 	forget  = time.Minute
 )
 
-// changeKey names a row of perdure_changes. After a crash of the database, which empties the table, ids may come again.
-type changeKey struct{ id, at int64 }
-
 // follow reads the changes of other openings until ctx ends.
 func (s *Store) follow(ctx context.Context) {
-	told := map[changeKey]bool{}
+	told := map[int64]time.Time{} // by its id, when a row was made
 	failed, swept, whole := false, time.Now(), time.Now()
 	var read time.Time // of the database
 	for {
@@ -62,15 +51,17 @@ func (s *Store) follow(ctx context.Context) {
 		}
 		if failed = err != nil; !failed {
 			read = next
-			maps.DeleteFunc(told, func(k changeKey, _ bool) bool { return k.at < read.Add(-3*overlap).UnixNano() })
+			maps.DeleteFunc(told, func(_ int64, at time.Time) bool { return at.Before(read.Add(-3 * overlap)) })
 		}
 	}
 }
 
-// others tells the subscribers of the changes since a time of the database, and returns the time of the reading.
-func (s *Store) others(ctx context.Context, since time.Time, told map[changeKey]bool) (now time.Time, err error) {
+// others tells the subscribers of the changes since a time of the database that were not told yet, and returns the time of
+// the reading. After a crash of the database, which empties the table, ids may come again: a hint is missed.
+func (s *Store) others(ctx context.Context, since time.Time, told map[int64]time.Time) (now time.Time, err error) {
 	rows, err := s.pool.Query(ctx, `select n.now, c.id, c.at, c.change from (select clock_timestamp() as now) n
-		left join perdure_changes c on c.opening <> $1 and c.at >= $2 order by c.at, c.id`, s.opening, since)
+		left join perdure_changes c on c.opening <> $1 and c.at >= $2 and c.id <> all($3::bigint[]) order by c.at, c.id`,
+		s.opening, since, slices.Collect(maps.Keys(told)))
 	if err != nil {
 		return now, err
 	}
@@ -81,21 +72,18 @@ func (s *Store) others(ctx context.Context, since time.Time, told map[changeKey]
 		if id == nil {
 			return nil // nothing was there
 		}
-		key := changeKey{*id, at.UnixNano()}
-		if told[key] {
-			return nil
-		}
-		told[key] = true
-		var c engine.Change
-		if err := json.Unmarshal(b, &c); err != nil {
+		told[*id] = *at
+		var changes []engine.Change
+		if err := json.Unmarshal(b, &changes); err != nil {
 			return err
 		}
-		s.feed.Add(c)
+		s.feed.Add(changes...)
 		return nil
 	})
 	if err != nil {
 		return now, err
 	}
+	s.clock.observe(history.TimeOf(now))
 	s.feed.Drain()
 	return now, nil
 }

@@ -127,29 +127,38 @@ func (s *Store) Inbox(ctx context.Context, id history.RunID, after uint64) (item
 	err = s.read(ctx, "inbox", func() error {
 		// A delivery takes its time while it has the run's row locked: whoever has the lock afterwards has seen all that
 		// were accepted before.
-		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-			var b []byte
-			err := tx.QueryRow(ctx, "select id from perdure_runs where id = $1 for share", id[:]).Scan(&b)
-			if errors.Is(err, pgx.ErrNoRows) {
-				return s.missing(ctx, tx, id)
-			}
-			if err != nil {
-				return err
-			}
-			var now history.Time
-			if err := tx.QueryRow(ctx, selectNow).Scan(&now); err != nil {
-				return err
-			}
-			at = s.clock.observe(now)
-			rows, err := tx.Query(ctx, "select seq, accepted_at, rec from perdure_inbox where run = $1 and not dead and seq > $2 order by seq", id[:], int64(min(after, 1<<62)))
-			items, err = s.items(rows, err)
-			return err
-		})
+		// The statements of a batch are one transaction, and each sees what was committed when it began.
+		var b pgx.Batch
+		b.Queue("select id from perdure_runs where id = $1 for share", id[:])
+		b.Queue(selectNow)
+		b.Queue("select seq, accepted_at, rec from perdure_inbox where run = $1 and not dead and seq > $2 order by seq", id[:], int64(min(after, 1<<62)))
+		res := s.pool.SendBatch(ctx, &b)
+		items, at, err = s.inbox(res)
+		if cerr := res.Close(); err == nil {
+			err = cerr
+		}
+		if errors.Is(err, pgx.ErrNoRows) {
+			return s.missing(ctx, s.pool, id)
+		}
+		return err
 	})
 	if err != nil {
 		return nil, 0, err
 	}
 	return items, at, nil
+}
+
+func (s *Store) inbox(res pgx.BatchResults) (items []history.InboxItem, at history.Time, err error) {
+	var id []byte
+	if err := res.QueryRow().Scan(&id); err != nil {
+		return nil, 0, err
+	}
+	var now history.Time
+	if err := res.QueryRow().Scan(&now); err != nil {
+		return nil, 0, err
+	}
+	items, err = s.items(res.Query())
+	return items, s.clock.exactly(now), err
 }
 
 // Interrupts implements engine.Store.

@@ -24,7 +24,8 @@ type row struct {
 	token      history.Token
 	leaseUntil history.Time // zero where nobody holds the run
 
-	fresh bool // it is not in the table yet
+	fresh bool   // it is not in the table yet
+	raw   []byte // the state as it is stored
 }
 
 // rowColumns are what scan wants.
@@ -50,6 +51,7 @@ func (s *Store) scan(from pgx.Row, more ...any) (*row, error) {
 	if r.state, err = history.Decode[history.State](s.codec, state); err != nil {
 		return nil, fmt.Errorf("run %s: %w", r.spec.ID, err)
 	}
+	r.raw = state
 	r.state.Claimed = r.state.Claimed || claimed
 	return &r, nil
 }
@@ -77,19 +79,31 @@ func null[T comparable](v T) any {
 	return v
 }
 
-// save queues the statement that writes the row.
-func (s *Store) save(b *pgx.Batch, r *row, at history.Time) error {
-	state, err := history.Encode(s.codec, &r.state)
-	if err != nil {
-		return err
+// derived are the columns of a row that follow from its state.
+type derived struct {
+	state               []byte
+	status              int16
+	questions           int
+	closedAt, expiresAt history.Time
+	blockedBy           int64
+}
+
+func (s *Store) derive(r *row) (c derived, err error) {
+	if r.raw, err = history.Encode(s.codec, &r.state); err != nil {
+		return c, err
 	}
 	run := history.Run{Spec: r.spec, State: r.state}
-	blockedBy := int64(0)
+	c = derived{state: r.raw, status: int16(r.state.Status), questions: r.state.Questions, closedAt: r.state.ClosedAt, expiresAt: run.Expires()}
 	if r.state.Status == history.StatusBlocked {
-		blockedBy = r.blockedBy
+		c.blockedBy = r.blockedBy
 	}
+	return c, nil
+}
+
+// save queues the statement that writes the row.
+func (s *Store) save(b *pgx.Batch, r *row, c *derived, at history.Time) error {
 	changing := []any{
-		r.spec.ID[:], state, int16(r.state.Status), r.state.Questions, r.state.ClosedAt, run.Expires(), at, r.readyAt, null(r.notBefore), blockedBy,
+		r.spec.ID[:], c.state, c.status, c.questions, c.closedAt, c.expiresAt, at, r.readyAt, null(r.notBefore), c.blockedBy,
 		r.state.Claimed, null(r.owner), null(r.opening), null(r.token.Epoch), null(r.token.Counter), null(r.leaseUntil),
 	}
 	if !r.fresh {

@@ -17,6 +17,12 @@ func (s *Store) Start(ctx context.Context, start history.Start) (run history.Run
 	if err := start.Check(); err != nil {
 		return run, false, err
 	}
+	if run, done, err := s.startNew(ctx, start); done {
+		if err != nil {
+			return history.Run{}, false, fmt.Errorf("pgstore: start: %w", err)
+		}
+		return run, false, nil
+	}
 	err = s.write(ctx, "start", nil, func(w *write) error {
 		var r *locked
 		if r, existed, err = w.start(ctx, start); err != nil {
@@ -39,9 +45,8 @@ func (s *Store) Start(ctx context.Context, start history.Start) (run history.Run
 // start creates a run, or finds the one that has its key.
 func (w *write) start(ctx context.Context, start history.Start) (r *locked, existed bool, err error) {
 	start.Fill(w.at)
-	spec := start.Spec
-	spec.Tags, spec.Accepts = maps.Clone(spec.Tags), slices.Clone(spec.Accepts)
-	old, taken, err := w.withKey(ctx, &spec)
+	spec := &start.Spec
+	old, taken, err := w.withKey(ctx, spec)
 	if err != nil {
 		return nil, false, err
 	}
@@ -58,15 +63,26 @@ func (w *write) start(ctx context.Context, start history.Start) (r *locked, exis
 	} else {
 		w.batch.Queue("insert into perdure_keys (tenant, key, run) values ($1, $2, $3)", []byte(spec.Tenant), []byte(spec.Key), spec.ID[:])
 	}
-	r = w.add(&locked{
+	if r, err = w.create(&start); err != nil {
+		return nil, false, err
+	}
+	return r, false, w.adopt(ctx, r, &start)
+}
+
+// create makes the run and writes its first events.
+func (w *write) create(start *history.Start) (*locked, error) {
+	start.Fill(w.at)
+	spec := start.Spec
+	spec.Tags, spec.Accepts = maps.Clone(spec.Tags), slices.Clone(spec.Accepts)
+	r := w.add(&locked{
 		row: row{spec: spec, fresh: true}, open: map[string]bool{}, asked: map[string]bool{}, known: map[identity]history.Digest{},
 	})
 	for _, e := range start.Begin(w.at) {
 		if err := w.append(r, e); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 	}
-	return r, false, w.adopt(ctx, r, &start)
+	return r, nil
 }
 
 // withKey finds the newest run, or tombstone, that has the key.

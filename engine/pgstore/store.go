@@ -20,7 +20,7 @@ type Options struct {
 	// Logger gets what no caller can be told: that the changes of other processes cannot be read for a while.
 	// Default: slog.Default.
 	Logger *slog.Logger
-	// Poll is how often the changes of other processes are read. Default: 100 ms.
+	// Poll is how often the changes of other processes are read. Default: 50 ms.
 	Poll time.Duration
 	// Clock replaces the database's time, for tests.
 	Clock func() time.Time
@@ -35,6 +35,9 @@ type Store struct {
 	poll    time.Duration
 	opening int64
 	feed    feed.Feed
+	groups  groups
+	kept    kept
+	news    news
 
 	// calls counts the calls in progress: the pool is closed after the last.
 	calls sync.WaitGroup
@@ -66,12 +69,13 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	}
 	s := &Store{
 		pool: pool, codec: history.NewCodec(), clock: &clock{source: o.Clock}, logger: o.Logger, poll: o.Poll, served: map[string]uint64{},
+		news: news{at: map[history.RunID]int{}, wake: make(chan struct{}, 1)},
 	}
 	if s.logger == nil {
 		s.logger = slog.Default()
 	}
 	if s.poll <= 0 {
-		s.poll = 100 * time.Millisecond
+		s.poll = 50 * time.Millisecond
 	}
 	if err := s.begin(ctx); err != nil {
 		pool.Close()
@@ -79,6 +83,7 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	}
 	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.polls.Go(func() { s.follow(ctx) })
+	s.polls.Go(func() { s.announce(ctx) })
 	return s, nil
 }
 
@@ -112,9 +117,9 @@ func (s *Store) Close() error {
 	if done {
 		return nil
 	}
-	s.stop()
-	s.polls.Wait()
 	s.calls.Wait()
+	s.stop() // and the others are told of what the last calls changed
+	s.polls.Wait()
 	defer s.pool.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -22,8 +22,45 @@ type write struct {
 	conn  *pgxpool.Conn
 	at    history.Time // the store's time, read when the newest lock was there, so that the times of a run follow its writes
 	batch pgx.Batch
+	out   outputs
 	runs  map[history.RunID]*locked
 	order []*locked
+}
+
+// outputs takes what a commit and a start write beside a run's row.
+type outputs interface {
+	event(run history.RunID, seq uint64, rec []byte)
+	setTimer(run history.RunID, t history.Timer)
+	clearTimer(run history.RunID, t history.Timer)
+	consume(run history.RunID, seq uint64)
+	// end clears what an ended run leaves behind.
+	end(run history.RunID)
+}
+
+// queued implements outputs with a statement for each.
+type queued struct{ batch *pgx.Batch }
+
+func (q queued) event(run history.RunID, seq uint64, rec []byte) {
+	q.batch.Queue("insert into perdure_events (run, seq, rec) values ($1, $2, $3)", run[:], int64(seq), rec)
+}
+
+func (q queued) setTimer(run history.RunID, t history.Timer) {
+	q.batch.Queue("insert into perdure_timers (run, at, position) values ($1, $2, $3) on conflict (run, at, position) do update set fired = false",
+		run[:], t.At, []byte(t.Position))
+}
+
+func (q queued) clearTimer(run history.RunID, t history.Timer) {
+	q.batch.Queue("delete from perdure_timers where run = $1 and at = $2 and position = $3", run[:], t.At, []byte(t.Position))
+}
+
+func (q queued) consume(run history.RunID, seq uint64) {
+	q.batch.Queue("delete from perdure_inbox where run = $1 and seq = $2", run[:], int64(seq))
+}
+
+func (q queued) end(run history.RunID) {
+	q.batch.Queue("delete from perdure_timers where run = $1", run[:])
+	q.batch.Queue("update perdure_questions set rec = null where run = $1 and rec is not null", run[:])
+	q.batch.Queue("update perdure_inbox set dead = true where run = $1 and not dead", run[:])
 }
 
 // scope is what a transaction locks at its begin.
@@ -61,11 +98,16 @@ func (s *Store) write(ctx context.Context, op string, runs []history.RunID, fn f
 }
 
 func (s *Store) transact(ctx context.Context, op string, sc scope, fn func(w *write) error) error {
+	return s.attempt(ctx, op, func() error { return s.once(ctx, sc, fn) })
+}
+
+// attempt calls fn, which is one transaction, and again where it changed nothing because it lost to another.
+func (s *Store) attempt(ctx context.Context, op string, fn func() error) error {
 	err := s.enter(ctx)
 	if err == nil {
 		defer s.leave()
 		for try := range tries {
-			if err = s.once(ctx, sc, fn); !repeatable(err) {
+			if err = fn(); !repeatable(err) {
 				break
 			}
 			if err := wait(ctx, try); err != nil {
@@ -96,6 +138,7 @@ func (s *Store) once(ctx context.Context, sc scope, fn func(w *write) error) (er
 		return err
 	}
 	w := &write{Store: s, conn: conn, runs: map[history.RunID]*locked{}}
+	w.out = queued{&w.batch}
 	if err = w.lock(ctx, true, sc); err == nil {
 		err = fn(w)
 	}
@@ -109,12 +152,13 @@ func (s *Store) once(ctx context.Context, sc scope, fn func(w *write) error) (er
 	if err != nil {
 		return err
 	}
+	var changes []engine.Change
 	for _, r := range w.order {
 		if r.dirty {
-			s.feed.Add(r.change)
+			changes = append(changes, r.change)
 		}
 	}
-	s.feed.Drain()
+	s.changed(changes...)
 	return nil
 }
 
@@ -239,21 +283,27 @@ func (w *write) commit(ctx context.Context) error {
 	return w.conn.SendBatch(ctx, &w.batch).Close()
 }
 
-// settle writes the run's row, and says what subscribers are told.
+// settle writes the run's row.
 func (w *write) settle(r *locked) error {
+	c, err := w.settled(r)
+	if err != nil {
+		return err
+	}
+	return w.save(&w.batch, &r.row, &c, w.at)
+}
+
+// settled decides the run's place in its line, and what subscribers are told.
+func (w *write) settled(r *locked) (derived, error) {
 	switch {
 	case !r.state.Status.InLine():
 		r.readyAt, r.notBefore = 0, 0
 	case r.readyAt == 0:
 		r.readyAt = w.at
 	}
-	if err := w.save(&w.batch, &r.row, w.at); err != nil {
-		return err
-	}
 	r.change.Status = r.state.Status.Seen(r.held())
 	// A lease of a concurrency key that ended may free another run.
 	r.change.Ready = !r.held() && (r.claimable(w.opening) || r.spec.ConcurrencyLimit > 0)
-	return w.tell(&r.change)
+	return w.derive(&r.row)
 }
 
 // append adds an event to a run.
@@ -266,7 +316,7 @@ func (w *write) append(r *locked, e history.Event) error {
 		return err
 	}
 	r.dirty = true
-	w.batch.Queue("insert into perdure_events (run, seq, rec) values ($1, $2, $3)", r.spec.ID[:], e.Seq, rec)
+	w.out.event(r.spec.ID, e.Seq, rec)
 	if e.Kind == history.RunContinued {
 		w.batch.Queue("insert into perdure_generations (run, seq, at) values ($1, $2, $3)", r.spec.ID[:], e.Seq, e.At)
 	}
@@ -281,8 +331,7 @@ func (r *locked) timer(at history.Time) {
 }
 
 func (w *write) setTimer(r *locked, t history.Timer) {
-	w.batch.Queue("insert into perdure_timers (run, at, position) values ($1, $2, $3) on conflict (run, at, position) do update set fired = false",
-		r.spec.ID[:], t.At, []byte(t.Position))
+	w.out.setTimer(r.spec.ID, t)
 	r.timer(t.At)
 	r.dirty = true
 }

@@ -1,0 +1,230 @@
+package pgstore
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/perdure/perdure/history"
+)
+
+// The two writes that make up most of what a worker does, a commit of a run that is held through this opening and a start of
+// a new run, are one guarded statement each, which needs no reading first and shares its round trip and its transaction
+// with those of others. What the guard refuses, and what needs more than these tables, a transaction decides.
+
+// commitKept commits a batch on what is kept of its run. done is false where a transaction is to decide.
+func (s *Store) commitKept(ctx context.Context, b *history.Batch) (state history.State, done bool, err error) {
+	k := s.kept.take(b.Run)
+	if k == nil || !k.alone(b) {
+		return state, false, nil
+	}
+	if err := s.enter(ctx); err != nil {
+		return state, false, nil //nolint:nilerr // the transaction finds the same
+	}
+	defer s.leave()
+	q := &quick{}
+	w := s.quickWrite(q, max(s.clock.now(), k.row.state.UpdatedAt))
+	r := w.add(&locked{row: k.row, inbox: slices.Clone(k.inbox)})
+	if r.heldWith(b.Token) != nil || w.apply(ctx, r, b) != nil || w.batch.Len() > 0 {
+		return state, false, nil
+	}
+	sql, args, err := q.commit(w, r, k, b)
+	if err != nil {
+		return state, false, nil
+	}
+	applied, err := s.together(ctx, sql, args)
+	if err != nil {
+		return r.state, true, err
+	}
+	if !applied {
+		return state, false, nil
+	}
+	if r.held() {
+		s.kept.put(&r.row, r.inbox)
+	}
+	s.changed(r.change)
+	return r.state, true, nil
+}
+
+// alone reports whether the batch changes only its run's row, history, timers and inbox.
+func (k *keptRun) alone(b *history.Batch) bool {
+	switch {
+	case len(b.Open)+len(b.Close)+len(b.Children)+len(b.Cancels) > 0:
+		return false
+	case b.Next == history.NextClosed:
+		return k.row.spec.Parent == history.RunID{} && k.row.state.Questions == 0 && len(k.inbox) == len(b.Consume)
+	}
+	return !slices.ContainsFunc(b.Set, func(t history.Timer) bool { return slices.Contains(b.Clear, t) })
+}
+
+// startNew starts a run under a key that nobody has. done is false where a transaction is to decide.
+func (s *Store) startNew(ctx context.Context, start history.Start) (run history.Run, done bool, err error) {
+	if start.Signal != nil || len(start.Adopt) > 0 {
+		return run, false, nil
+	}
+	if err := s.enter(ctx); err != nil {
+		return run, false, nil
+	}
+	defer s.leave()
+	q := &quick{}
+	w := s.quickWrite(q, s.clock.now())
+	r, err := w.create(&start)
+	if err != nil || w.batch.Len() > 0 {
+		return run, false, nil
+	}
+	sql, args, err := q.start(w, r)
+	if err != nil {
+		return run, false, nil
+	}
+	applied, err := s.together(ctx, sql, args)
+	if err != nil || !applied {
+		return run, err != nil, err
+	}
+	s.changed(r.change)
+	return r.seen(), true, nil
+}
+
+// quickWrite is a write that has locked nothing and reads nothing.
+func (s *Store) quickWrite(q *quick, at history.Time) *write {
+	return &write{Store: s, at: at, out: q, runs: map[history.RunID]*locked{}}
+}
+
+// quick implements outputs: it gathers what one statement is to write for one run.
+type quick struct {
+	seqs       []int64
+	recs       [][]byte
+	set, clear timerRows
+	consumed   []int64
+	ended      bool
+}
+
+type timerRows struct {
+	at        []int64
+	positions [][]byte
+}
+
+func (t *timerRows) add(timer history.Timer) {
+	t.at, t.positions = append(t.at, int64(timer.At)), append(t.positions, []byte(timer.Position))
+}
+
+func (q *quick) event(_ history.RunID, seq uint64, rec []byte) {
+	q.seqs, q.recs = append(q.seqs, int64(seq)), append(q.recs, rec)
+}
+func (q *quick) setTimer(_ history.RunID, t history.Timer)   { q.set.add(t) }
+func (q *quick) clearTimer(_ history.RunID, t history.Timer) { q.clear.add(t) }
+func (q *quick) consume(_ history.RunID, seq uint64)         { q.consumed = append(q.consumed, int64(seq)) }
+func (q *quick) end(history.RunID)                           { q.ended = true }
+
+// statement is an SQL statement in the making.
+type statement struct {
+	sql  strings.Builder
+	args []any
+}
+
+func (s *statement) add(sql string, args ...any) {
+	s.sql.WriteString(expand(sql, len(s.args)))
+	s.args = append(s.args, args...)
+}
+
+// commit makes the statement of a commit. Its guard: the run is held under the token, its state is the one that was kept, in
+// which are the sequence and digest of its newest event and of its inbox, and a run that is to wait has no timer that is due. A
+// row that another transaction has locked counts as changed, so that nothing waits for it.
+func (q *quick) commit(w *write, r *locked, k *keptRun, b *history.Batch) (string, []any, error) {
+	changing, err := w.settled(r)
+	if err != nil {
+		return "", nil, err
+	}
+	var s statement
+	s.add(`with mine as (
+	select id from perdure_runs where id = ?::bytea and state = ?::bytea and lease_until is not null and token_epoch = ?::bigint and token = ?::bigint`,
+		b.Run[:], k.row.raw, int64(b.Token.Epoch), int64(b.Token.Counter))
+	if b.Next == history.NextWaiting {
+		s.add(" and not exists (select from perdure_timers where run = ?::bytea and at <= ?::bigint)", b.Run[:], int64(w.at))
+	}
+	s.add(` for update skip locked
+), saved as (
+	update perdure_runs set state = ?::bytea, status = ?::smallint, questions = ?::integer, closed_at = ?::bigint, expires_at = ?::bigint,
+		changed_at = ?::bigint, ready_at = ?::bigint, blocked_by = ?::bigint, claimed = true`,
+		changing.state, changing.status, changing.questions, int64(changing.closedAt), int64(changing.expiresAt), int64(w.at), int64(r.readyAt), changing.blockedBy)
+	if !r.held() {
+		s.add(", lease_until = null")
+	}
+	s.add(` where id = ?::bytea and exists (select from mine)
+)`, b.Run[:])
+	if len(q.seqs) > 0 {
+		s.add(`, events as (
+	insert into perdure_events (run, seq, rec) select mine.id, e.seq, e.rec from mine, unnest(?::bigint[], ?::bytea[]) as e (seq, rec)
+)`, q.seqs, q.recs)
+	}
+	q.timers(&s, b.Run)
+	if len(q.consumed) > 0 {
+		s.add(`, consumed as (
+	delete from perdure_inbox where run = ?::bytea and seq = any(?::bigint[]) and exists (select from mine)
+)`, b.Run[:], q.consumed)
+	}
+	s.add(" select exists (select from mine)")
+	return s.sql.String(), s.args, nil
+}
+
+// expand numbers the arguments of a part of a statement, which stand there as question marks, from n+1 up.
+func expand(sql string, n int) string {
+	var b strings.Builder
+	for part := range strings.SplitSeq(sql, "?") {
+		if b.Len() > 0 {
+			n++
+			b.WriteString("$" + strconv.Itoa(n))
+		}
+		b.WriteString(part)
+	}
+	return b.String()
+}
+
+func (q *quick) timers(s *statement, run history.RunID) {
+	if q.ended {
+		s.add(`, ended as (
+	delete from perdure_timers where run = ?::bytea and exists (select from mine)
+)`, run[:])
+		return
+	}
+	if len(q.clear.at) > 0 {
+		s.add(`, cleared as (
+	delete from perdure_timers t using mine, unnest(?::bigint[], ?::bytea[]) as c (at, position) where t.run = ?::bytea and t.at = c.at and t.position = c.position
+)`, q.clear.at, q.clear.positions, run[:])
+	}
+	if len(q.set.at) > 0 {
+		s.add(`, set as (
+	insert into perdure_timers (run, at, position) select distinct mine.id, t.at, t.position from mine, unnest(?::bigint[], ?::bytea[]) as t (at, position)
+	on conflict (run, at, position) do update set fired = false
+)`, q.set.at, q.set.positions)
+	}
+}
+
+// start makes the statement of a start. Its guard: nobody has the key.
+func (q *quick) start(w *write, r *locked) (string, []any, error) {
+	changing, err := w.settled(r)
+	if err != nil {
+		return "", nil, err
+	}
+	spec, err := history.Encode(w.codec, &r.spec)
+	if err != nil {
+		return "", nil, err
+	}
+	sp := &r.spec
+	var s statement
+	s.add(`with mine as (
+	insert into perdure_keys (tenant, key, run) values (?::bytea, ?::bytea, ?::bytea) on conflict (tenant, key) do nothing returning run as id
+), saved as (
+	insert into perdure_runs (id, state, status, questions, closed_at, expires_at, changed_at, ready_at, blocked_by, claimed, tenant, key, workflow, version,
+		queue, priority, limit_key, limit_n, principal, task_id, created_at, spec, left_to_policy)
+	select id, ?::bytea, ?::smallint, 0, 0, ?::bigint, ?::bigint, ?::bigint, 0, false, ?::bytea, ?::bytea, ?::text, ?::integer,
+		?::bytea, ?::integer, ?::bytea, ?::integer, ?::bytea, ?::bytea, ?::bigint, ?::bytea, ?::boolean from mine
+), events as (
+	insert into perdure_events (run, seq, rec) select mine.id, e.seq, e.rec from mine, unnest(?::bigint[], ?::bytea[]) as e (seq, rec)
+) select exists (select from mine)`,
+		[]byte(sp.Tenant), []byte(sp.Key), sp.ID[:],
+		changing.state, changing.status, int64(changing.expiresAt), int64(w.at), int64(r.readyAt), []byte(sp.Tenant), []byte(sp.Key), sp.Workflow, sp.Version,
+		[]byte(sp.Queue), sp.Priority, []byte(sp.ConcurrencyKey), sp.ConcurrencyLimit, []byte(sp.Principal), bytesOrNull(sp.TaskID), int64(sp.CreatedAt), spec, sp.LeftToPolicy(),
+		q.seqs, q.recs)
+	return s.sql.String(), s.args, nil
+}
