@@ -41,7 +41,7 @@ func breakable(t *testing.T) *broken {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.store, err = pgstore.Open(t.Context(), through+" pool_max_conns=1", &pgstore.Options{Poll: time.Hour}); err != nil {
+	if b.store, err = pgstore.Open(t.Context(), through+" pool_max_conns=1", &pgstore.Options{Poll: -1}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -93,8 +93,19 @@ func claimOf(run history.Run) engine.ClaimRequest {
 // take starts a run and claims it.
 func (b *broken) take(change ...func(*history.Spec)) history.Claim {
 	b.Helper()
+	return b.takeBy(b.direct, change...)
+}
+
+// takeHere starts a run and claims it through the store whose connections break.
+func (b *broken) takeHere() history.Claim {
+	b.Helper()
+	return b.takeBy(b.store)
+}
+
+func (b *broken) takeBy(s *pgstore.Store, change ...func(*history.Spec)) history.Claim {
+	b.Helper()
 	run := b.begin(change...)
-	claims, err := b.direct.Claim(b.Context(), claimOf(run))
+	claims, err := s.Claim(b.Context(), claimOf(run))
 	b.ok(err)
 	if len(claims) != 1 {
 		b.Fatalf("%d claims of run %s", len(claims), run.ID)

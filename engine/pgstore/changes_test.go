@@ -204,38 +204,10 @@ func changes() map[string]func(b *broken) change {
 				once: func() { b.held(c) },
 			}
 		},
-		"Commit": func(b *broken) change {
-			c := b.take()
-			batch := after(c, history.NextRunning, history.Event{Kind: history.StepCompleted, Position: "s#0", Op: "step", Name: "s"})
-			return change{
-				commits: c.Run.ID,
-				call: func(ctx context.Context, again bool) error {
-					_, err := b.store.Commit(ctx, batch)
-					return accepting(again, err, history.ErrSequence, history.ErrFenced)
-				},
-				once: func() {
-					b.want("results", b.count(c.Run.ID, history.StepCompleted), 1)
-					_, err := b.store.Commit(b.Context(), batch)
-					b.want("a repetition is refused", errors.Is(err, history.ErrSequence), true)
-				},
-			}
-		},
-		"Commit of the end": func(b *broken) change {
-			c := b.take()
-			batch := after(c, history.NextClosed, history.Event{Kind: history.RunCompleted})
-			return change{
-				commits: c.Run.ID,
-				call: func(ctx context.Context, again bool) error {
-					_, err := b.store.Commit(ctx, batch)
-					return accepting(again, err, history.ErrSequence, history.ErrFenced)
-				},
-				once: func() {
-					b.want("ends", b.count(c.Run.ID, history.RunCompleted), 1)
-					_, err := b.store.Commit(b.Context(), batch)
-					b.want("a repetition is refused", errors.Is(err, history.ErrTerminal), true)
-				},
-			}
-		},
+		"Commit":                                  func(b *broken) change { return b.commitsStep(b.take()) },
+		"Commit of a run that was claimed here":   func(b *broken) change { return b.commitsStep(b.takeHere()) },
+		"Commit of the end":                       func(b *broken) change { return b.commitsEnd(b.take()) },
+		"Commit of the end of a run claimed here": func(b *broken) change { return b.commitsEnd(b.takeHere()) },
 		"Commit with a child": func(b *broken) change {
 			c := b.take()
 			child := history.NewRunID(c.Now)
@@ -378,6 +350,38 @@ func changes() map[string]func(b *broken) change {
 					b.want("entries", n, 1)
 				},
 			}
+		},
+	}
+}
+
+func (b *broken) commitsStep(c history.Claim) change {
+	batch := after(c, history.NextRunning, history.Event{Kind: history.StepCompleted, Position: "s#0", Op: "step", Name: "s"})
+	return change{
+		commits: c.Run.ID,
+		call: func(ctx context.Context, again bool) error {
+			_, err := b.store.Commit(ctx, batch)
+			return accepting(again, err, history.ErrSequence, history.ErrFenced)
+		},
+		once: func() {
+			b.want("results", b.count(c.Run.ID, history.StepCompleted), 1)
+			_, err := b.store.Commit(b.Context(), batch)
+			b.want("a repetition is refused", errors.Is(err, history.ErrSequence), true)
+		},
+	}
+}
+
+func (b *broken) commitsEnd(c history.Claim) change {
+	batch := after(c, history.NextClosed, history.Event{Kind: history.RunCompleted})
+	return change{
+		commits: c.Run.ID,
+		call: func(ctx context.Context, again bool) error {
+			_, err := b.store.Commit(ctx, batch)
+			return accepting(again, err, history.ErrSequence, history.ErrFenced)
+		},
+		once: func() {
+			b.want("ends", b.count(c.Run.ID, history.RunCompleted), 1)
+			_, err := b.store.Commit(b.Context(), batch)
+			b.want("a repetition is refused", errors.Is(err, history.ErrTerminal), true)
 		},
 	}
 }

@@ -34,8 +34,8 @@ with recursive wanted as (
 			and (queue, tenant, limit_key, limit_n) > (l.queue, l.tenant, l.limit_key, l.limit_n)
 		order by queue, tenant, limit_key, limit_n limit 1) n
 )
-select l.queue, l.tenant, l.limit_key, l.limit_n, c.id, c.priority, c.ready_at from line l, lateral (
-	select id, priority, ready_at from perdure_runs r
+select l.queue, l.tenant, l.limit_key, l.limit_n, c.id, c.priority, c.ready_at, c.n = $3 from line l, lateral (
+	select id, priority, ready_at, row_number() over (order by priority desc, ready_at, id) as n from perdure_runs r
 	where status in (1, 2, 5) and lease_until is null and not_before is null and r.workflow = l.workflow and r.version = l.version
 		and r.queue = l.queue and r.tenant = l.tenant and r.limit_key = l.limit_key and r.limit_n = l.limit_n and blocked_by < $4
 	order by priority desc, ready_at, id limit $3) c`
@@ -46,6 +46,7 @@ type candidate struct {
 	id                 history.RunID
 	priority           int
 	readyAt            history.Time
+	last               bool // of those that were read of its line, as many as were asked for: there may be more
 }
 
 // tenantKey names a concurrency key, which belongs to a tenant.
@@ -74,11 +75,17 @@ func (s *Store) Claim(ctx context.Context, req engine.ClaimRequest) (claims []hi
 
 func (s *Store) claim(ctx context.Context, req *engine.ClaimRequest) (claims []history.Claim, err error) {
 	for range 3 { // others may be faster at what it chose
-		l, err := s.look(ctx, req)
+		l, err := s.look(ctx, req, s.depth(req.Max))
 		if err != nil || len(l.all) == 0 {
 			return nil, err
 		}
-		chosen := s.choose(l.all, l.held, req)
+		chosen, short := s.choose(l.all, l.held, req)
+		if short {
+			if l, err = s.look(ctx, req, req.Max); err != nil {
+				return nil, err
+			}
+			chosen, _ = s.choose(l.all, l.held, req)
+		}
 		if claims, err = s.take(ctx, chosen, req, l.at); err != nil || len(claims) > 0 || len(chosen) == 0 {
 			return claims, err
 		}
@@ -93,8 +100,18 @@ type lookout struct {
 	at   history.Time // before the reading
 }
 
-// look reads the heads of the lines and counts the leases, in one round trip.
-func (s *Store) look(ctx context.Context, req *engine.ClaimRequest) (l lookout, err error) {
+// depth is how many runs of each line a claim looks at first: with many lines, few of each will be wanted.
+func (s *Store) depth(most int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tenants < 2 {
+		return most
+	}
+	return min(most, 2*most/s.tenants+2)
+}
+
+// look reads the heads of the lines, up to depth runs of each, and counts the leases, in one round trip.
+func (s *Store) look(ctx context.Context, req *engine.ClaimRequest, depth int) (l lookout, err error) {
 	var names []string
 	var versions []int32
 	for _, k := range req.Workflows {
@@ -107,7 +124,7 @@ func (s *Store) look(ctx context.Context, req *engine.ClaimRequest) (l lookout, 
 		l.at = s.clock.observe(now)
 		return err
 	})
-	b.Queue(selectLines, names, versions, req.Max, s.opening).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(selectLines, names, versions, depth, s.opening).Query(func(rows pgx.Rows) (err error) {
 		l.all, err = candidates(rows, req)
 		return err
 	})
@@ -121,7 +138,7 @@ func (s *Store) look(ctx context.Context, req *engine.ClaimRequest) (l lookout, 
 func candidates(rows pgx.Rows, req *engine.ClaimRequest) (all []candidate, err error) {
 	var queue, tenant, key, id []byte
 	var c candidate
-	_, err = pgx.ForEachRow(rows, []any{&queue, &tenant, &key, &c.limit, &id, &c.priority, &c.readyAt}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&queue, &tenant, &key, &c.limit, &id, &c.priority, &c.readyAt, &c.last}, func() error {
 		c.queue, c.tenant, c.key, c.id = string(queue), string(tenant), string(key), history.RunID(id)
 		if req.Queues == nil || slices.Contains(req.Queues, c.queue) {
 			all = append(all, c)
@@ -143,18 +160,21 @@ func countHolders(rows pgx.Rows) (h holders, err error) {
 	return h, err
 }
 
-// choose puts the candidates in the order of their turns, and counts them as held.
-func (s *Store) choose(all []candidate, held holders, req *engine.ClaimRequest) (chosen []candidate) {
+// choose puts the candidates in the order of their turns, and counts them as held. short says that it ran out of a line that
+// may have more: then nobody has had a turn.
+func (s *Store) choose(all []candidate, held holders, req *engine.ClaimRequest) (chosen []candidate, short bool) {
 	left := maps.Clone(req.Limits)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	turns, served := s.turns, maps.Clone(s.served)
 	before := func(a, b *candidate) int {
 		return cmp.Or(
-			cmp.Compare(held.tenants[a.tenant], held.tenants[b.tenant]), cmp.Compare(s.served[a.tenant], s.served[b.tenant]),
+			cmp.Compare(held.tenants[a.tenant], held.tenants[b.tenant]), cmp.Compare(served[a.tenant], served[b.tenant]),
 			cmp.Compare(b.priority, a.priority), cmp.Compare(a.readyAt, b.readyAt), a.id.Compare(b.id),
 		)
 	}
 	lines := byTenant(all)
+	s.tenants = len(lines)
 	for len(chosen) < req.Max {
 		var best *candidate
 		for _, line := range lines {
@@ -180,11 +200,15 @@ func (s *Store) choose(all []candidate, held holders, req *engine.ClaimRequest) 
 		}
 		held.tenants[c.tenant]++
 		held.keys[tenantKey{c.tenant, c.key}]++
-		s.turns++
-		s.served[c.tenant] = s.turns
+		turns++
+		served[c.tenant] = turns
 		chosen = append(chosen, c)
+		if c.last && len(chosen) < req.Max {
+			return nil, true
+		}
 	}
-	return chosen
+	s.turns, s.served = turns, served
+	return chosen, false
 }
 
 // tenantLine is the candidates of one tenant, in order.

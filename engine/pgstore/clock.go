@@ -42,11 +42,13 @@ func (c *clock) observe(t history.Time) history.Time {
 	return c.last
 }
 
-// exactly takes a reading and returns it: what was read with it may be older than the newest time given out.
-func (c *clock) exactly(t history.Time) history.Time {
-	if now := c.observe(t); c.source != nil {
-		return now
+// exactly takes a reading and returns it: what was read with it may be older than the newest time given out. asked is the
+// clock's time before the reading, which a test's is.
+func (c *clock) exactly(t, asked history.Time) history.Time {
+	if c.source != nil {
+		return asked
 	}
+	c.observe(t)
 	return t
 }
 

@@ -64,6 +64,25 @@ func (b backend) Open(clock func() time.Time) (engine.Store, error) {
 // Shared says that any number of stores can be open at once.
 func (backend) Shared() {}
 
+// A pooler in transaction mode gives each transaction another connection, on which nothing was prepared: these are the two
+// ways of pgx that prepare nothing. The groups have every statement that is not a plain one.
+func TestContractWithoutPreparedStatements(t *testing.T) {
+	for _, mode := range []string{"exec", "simple_protocol"} {
+		t.Run(mode, func(t *testing.T) {
+			storetest.Run(t, func(t *testing.T) storetest.Backend {
+				return backend{database(t) + " default_query_exec_mode=" + mode}
+			}, groups()...)
+		})
+	}
+}
+
+func groups() []string {
+	if all := os.Getenv("PERDURE_TEST_EVERY_GROUP"); all != "" {
+		return nil
+	}
+	return []string{"start", "commit", "children", "questions", "timers", "retention", "pruning"}
+}
+
 func TestContract(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Backend { return backend{database(t)} })
 }

@@ -28,7 +28,9 @@ type news struct {
 // changed tells the subscribers of changes at once, and the other openings soon.
 func (s *Store) changed(changes ...engine.Change) {
 	s.feed.Add(changes...)
-	s.news.add(changes)
+	if s.poll > 0 {
+		s.news.add(changes)
+	}
 	s.feed.Drain()
 }
 
@@ -86,15 +88,18 @@ func (n *news) take() []engine.Change {
 
 // announce tells the other openings until ctx ends, and then of what is left.
 func (s *Store) announce(ctx context.Context) {
+	failed := false
 	for ctx.Err() == nil {
 		select {
 		case <-s.news.wake:
 		case <-ctx.Done():
 		}
 		for all := s.news.take(); len(all) > 0; all = s.news.take() {
-			if err := s.insertNews(all); err != nil {
+			err := s.insertNews(all)
+			if err != nil && !failed {
 				s.logger.Warn("pgstore: other processes were not told of changes; they find them by asking", "error", err)
 			}
+			failed = err != nil
 		}
 		select {
 		case <-time.After(newsEvery):
@@ -110,6 +115,6 @@ func (s *Store) insertNews(changes []engine.Change) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	_, err = s.pool.Exec(ctx, "insert into perdure_changes (opening, change) values ($1, $2)", s.opening, b)
+	_, err = s.pool.Exec(ctx, "insert into perdure_changes (opening, change) values ($1, $2::jsonb)", s.opening, string(b))
 	return err
 }

@@ -132,10 +132,14 @@ func (s *Store) Inbox(ctx context.Context, id history.RunID, after uint64) (item
 		b.Queue("select id from perdure_runs where id = $1 for share", id[:])
 		b.Queue(selectNow)
 		b.Queue("select seq, accepted_at, rec from perdure_inbox where run = $1 and not dead and seq > $2 order by seq", id[:], int64(min(after, 1<<62)))
+		asked := s.clock.now()
 		res := s.pool.SendBatch(ctx, &b)
 		items, at, err = s.inbox(res)
 		if cerr := res.Close(); err == nil {
 			err = cerr
+		}
+		if err == nil {
+			at = s.clock.exactly(at, asked)
 		}
 		if errors.Is(err, pgx.ErrNoRows) {
 			return s.missing(ctx, s.pool, id)
@@ -153,12 +157,11 @@ func (s *Store) inbox(res pgx.BatchResults) (items []history.InboxItem, at histo
 	if err := res.QueryRow().Scan(&id); err != nil {
 		return nil, 0, err
 	}
-	var now history.Time
-	if err := res.QueryRow().Scan(&now); err != nil {
+	if err := res.QueryRow().Scan(&at); err != nil {
 		return nil, 0, err
 	}
 	items, err = s.items(res.Query())
-	return items, s.clock.exactly(now), err
+	return items, at, err
 }
 
 // Interrupts implements engine.Store.

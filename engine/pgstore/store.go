@@ -20,7 +20,8 @@ type Options struct {
 	// Logger gets what no caller can be told: that the changes of other processes cannot be read for a while.
 	// Default: slog.Default.
 	Logger *slog.Logger
-	// Poll is how often the changes of other processes are read. Default: 50 ms.
+	// Poll is how often the changes of other processes are read. Default: 50 ms. Negative: never, and others are not told of
+	// changes here either, for a database that one process has to itself.
 	Poll time.Duration
 	// Clock replaces the database's time, for tests.
 	Clock func() time.Time
@@ -49,6 +50,8 @@ type Store struct {
 	// served numbers, for each tenant, its newest claim here. Guarded by mu.
 	served map[string]uint64
 	turns  uint64 // guarded by mu
+	// tenants is how many the newest claim here found in line. Guarded by mu.
+	tenants int
 }
 
 var _ engine.Store = (*Store)(nil)
@@ -74,7 +77,7 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	if s.logger == nil {
 		s.logger = slog.Default()
 	}
-	if s.poll <= 0 {
+	if s.poll == 0 {
 		s.poll = 50 * time.Millisecond
 	}
 	if err := s.begin(ctx); err != nil {
@@ -82,8 +85,10 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 		return nil, err
 	}
 	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	s.polls.Go(func() { s.follow(ctx) })
-	s.polls.Go(func() { s.announce(ctx) })
+	if s.poll > 0 {
+		s.polls.Go(func() { s.follow(ctx) })
+		s.polls.Go(func() { s.announce(ctx) })
+	}
 	return s, nil
 }
 

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -30,8 +31,8 @@ type scenario struct {
 	test func(e *env)
 }
 
-// Run runs the contract suite.
-func Run(t *testing.T, factory Factory) {
+// Run runs the contract suite, or the named groups of it.
+func Run(t *testing.T, factory Factory, groups ...string) {
 	for _, group := range []struct {
 		name      string
 		scenarios []scenario
@@ -55,6 +56,9 @@ func Run(t *testing.T, factory Factory) {
 		{"store", storeScenarios()},
 		{"load", loadScenarios()},
 	} {
+		if len(groups) > 0 && !slices.Contains(groups, group.name) {
+			continue
+		}
 		t.Run(group.name, func(t *testing.T) {
 			for _, s := range group.scenarios {
 				t.Run(s.name, func(t *testing.T) {

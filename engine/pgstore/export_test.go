@@ -1,0 +1,4 @@
+package pgstore
+
+// SelectLines is what a claim looks for candidates with.
+const SelectLines = selectLines
