@@ -8,14 +8,19 @@
 //   - A write locks the rows of the runs it is about, in one transaction at READ COMMITTED: every writer of a run locks
 //     its row first, so that the writes of a run are one after another. It takes two round trips: one that locks and
 //     reads, one that writes and commits.
+//   - The two most frequent, a commit of a run that was claimed here and a start, are one statement each, which locks and
+//     writes where its guard holds: the run's state is the one that is kept in memory, and its token the caller's; or the key
+//     is free. Those of concurrent callers share a round trip and a transaction. What a guard refuses goes the way of the
+//     others.
 //   - A lease is columns of the run's row. The fencing token is minted from a sequence; a commit compares it under the
 //     row's lock. So a holder that was away for longer than its lease is harmless.
 //   - Time is the database's. A process estimates it between two transactions, and never ahead of it.
 //   - A transaction that failed to serialize, or met a deadlock (40001, 40P01), is tried again: it changed nothing. One
 //     whose outcome is unknown, because the connection broke while it committed, never is: Commit reads what became of
 //     its run, any other write returns the error, and its caller may repeat it.
-//   - Other processes are told of a change by a row in perdure_changes, which they read a few times a second. It is a
-//     hint: whoever misses it finds everything in the tables.
+//   - Other processes are told of changes by a row in perdure_changes, which one goroutine of a process writes after the
+//     commits, for all that gathered, and which they read some twenty times a second. It is a hint: whoever misses it finds
+//     everything in the tables.
 //
 // Nothing here needs LISTEN, advisory locks or a session: a pooler in transaction mode may stand between.
 package pgstore

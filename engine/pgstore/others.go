@@ -61,7 +61,7 @@ func (s *Store) follow(ctx context.Context) {
 func (s *Store) others(ctx context.Context, since time.Time, told map[int64]time.Time) (now time.Time, err error) {
 	rows, err := s.pool.Query(ctx, `select n.now, c.id, c.at, c.change from (select clock_timestamp() as now) n
 		left join perdure_changes c on c.opening <> $1 and c.at >= $2 and c.id <> all($3::bigint[]) order by c.at, c.id`,
-		s.opening, since, slices.Collect(maps.Keys(told)))
+		s.opening, since, slices.AppendSeq([]int64{}, maps.Keys(told))) // nil would be null, and compare with nothing
 	if err != nil {
 		return now, err
 	}

@@ -20,7 +20,7 @@ func (s *Store) commitKept(ctx context.Context, b *history.Batch) (state history
 		return state, false, nil
 	}
 	if err := s.enter(ctx); err != nil {
-		return state, false, nil //nolint:nilerr // the transaction finds the same
+		return state, false, nil // the transaction finds the same
 	}
 	defer s.leave()
 	q := &quick{}
@@ -131,7 +131,8 @@ func (s *statement) add(sql string, args ...any) {
 // which are the sequence and digest of its newest event and of its inbox, and a run that is to wait has no timer that is due. A
 // row that another transaction has locked counts as changed, so that nothing waits for it.
 func (q *quick) commit(w *write, r *locked, k *keptRun, b *history.Batch) (string, []any, error) {
-	changing, err := w.settled(r)
+	w.place(r)
+	changing, err := w.derive(&r.row)
 	if err != nil {
 		return "", nil, err
 	}
@@ -202,7 +203,8 @@ func (q *quick) timers(s *statement, run history.RunID) {
 
 // start makes the statement of a start. Its guard: nobody has the key.
 func (q *quick) start(w *write, r *locked) (string, []any, error) {
-	changing, err := w.settled(r)
+	w.place(r)
+	changing, err := w.derive(&r.row)
 	if err != nil {
 		return "", nil, err
 	}

@@ -126,8 +126,7 @@ func (s *Store) Outcome(ctx context.Context, id history.RunID) (end history.Even
 func (s *Store) Inbox(ctx context.Context, id history.RunID, after uint64) (items []history.InboxItem, at history.Time, err error) {
 	err = s.read(ctx, "inbox", func() error {
 		// A delivery takes its time while it has the run's row locked: whoever has the lock afterwards has seen all that
-		// were accepted before.
-		// The statements of a batch are one transaction, and each sees what was committed when it began.
+		// were accepted before. A batch is one transaction, and each of its statements sees what was committed when it began.
 		var b pgx.Batch
 		b.Queue("select id from perdure_runs where id = $1 for share", id[:])
 		b.Queue(selectNow)

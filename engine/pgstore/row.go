@@ -101,7 +101,11 @@ func (s *Store) derive(r *row) (c derived, err error) {
 }
 
 // save queues the statement that writes the row.
-func (s *Store) save(b *pgx.Batch, r *row, c *derived, at history.Time) error {
+func (s *Store) save(b *pgx.Batch, r *row, at history.Time) error {
+	c, err := s.derive(r)
+	if err != nil {
+		return err
+	}
 	changing := []any{
 		r.spec.ID[:], c.state, c.status, c.questions, c.closedAt, c.expiresAt, at, r.readyAt, null(r.notBefore), c.blockedBy,
 		r.state.Claimed, null(r.owner), null(r.opening), null(r.token.Epoch), null(r.token.Counter), null(r.leaseUntil),

@@ -285,15 +285,12 @@ func (w *write) commit(ctx context.Context) error {
 
 // settle writes the run's row.
 func (w *write) settle(r *locked) error {
-	c, err := w.settled(r)
-	if err != nil {
-		return err
-	}
-	return w.save(&w.batch, &r.row, &c, w.at)
+	w.place(r)
+	return w.save(&w.batch, &r.row, w.at)
 }
 
-// settled decides the run's place in its line, and what subscribers are told.
-func (w *write) settled(r *locked) (derived, error) {
+// place decides the run's place in its line, and what subscribers are told.
+func (w *write) place(r *locked) {
 	switch {
 	case !r.state.Status.InLine():
 		r.readyAt, r.notBefore = 0, 0
@@ -303,7 +300,6 @@ func (w *write) settled(r *locked) (derived, error) {
 	r.change.Status = r.state.Status.Seen(r.held())
 	// A lease of a concurrency key that ended may free another run.
 	r.change.Ready = !r.held() && (r.claimable(w.opening) || r.spec.ConcurrencyLimit > 0)
-	return w.derive(&r.row)
 }
 
 // append adds an event to a run.
