@@ -80,7 +80,7 @@ func groups() []string {
 	if all := os.Getenv("PERDURE_TEST_EVERY_GROUP"); all != "" {
 		return nil
 	}
-	return []string{"start", "commit", "children", "questions", "timers", "retention", "pruning"}
+	return []string{"start", "commit", "timers", "pruning"}
 }
 
 func TestContract(t *testing.T) {
