@@ -256,7 +256,7 @@ func TestIdempotentCreation(t *testing.T) {
 	if again := id(h.call(map[string]any{"n": json.RawMessage("1.0"), "size": "small"}, withKey)); again != first || first == "" {
 		t.Errorf("repeated call gave %q, want %q", again, first)
 	}
-	if m := h.call(map[string]any{"n": 2}, withKey); m.code() != -32602 || !strings.Contains(m.Error.Message, "idempotency key") {
+	if m := h.call(map[string]any{"n": 2}, withKey); m.code() != -32602 || !strings.Contains(m.Error.Message, "idempotency key") || !strings.Contains(m.raw, keyConflict) {
 		t.Errorf("other arguments: %s", m.raw)
 	}
 	alias := withKey

@@ -36,7 +36,7 @@ func (s *Server) protocolError(ctx context.Context, op string, err error) error 
 	case errors.Is(err, history.ErrNotFound), errors.Is(err, history.ErrExpired):
 		return errTaskNotFound()
 	case errors.Is(err, history.ErrConflict):
-		return invalidParams("the idempotency key was used before with another tool or other arguments")
+		return errKeyConflict()
 	case errors.Is(err, history.ErrTooLarge):
 		var size *history.SizeError
 		if errors.As(err, &size) {
@@ -59,6 +59,26 @@ func (s *Server) protocolError(ctx context.Context, op string, err error) error 
 		return internalError("the server's store is not available at the moment; try again later")
 	}
 	return internalError("internal error")
+}
+
+// keyConflict marks the refusal of an idempotency key that stands for another call: clients tell it by this from other wrong
+// parameters.
+const keyConflict = `{"conflict":"` + IdempotencyKey + `"}`
+
+func errKeyConflict() error {
+	return &jsonrpc.Error{
+		Code: jsonrpc.CodeInvalidParams, Message: "the idempotency key was used before with another tool or other arguments",
+		Data: json.RawMessage(keyConflict),
+	}
+}
+
+// IsKeyConflict reports whether a server of this package refused a call because its idempotency key was used before for another.
+func IsKeyConflict(err error) bool {
+	var wire *jsonrpc.Error
+	var data struct {
+		Conflict string `json:"conflict"`
+	}
+	return errors.As(err, &wire) && json.Unmarshal(wire.Data, &data) == nil && data.Conflict == IdempotencyKey
 }
 
 func invalidParams(format string, a ...any) error {

@@ -46,7 +46,8 @@ started again: the call goes on. Ctrl-C leaves the task running.
 Arguments are words NAME=VALUE, where the value gets the type that the tool declares, NAME:=JSON for anything else, or one
 JSON object with --args. The server at --url gets the token in $PERDURE_TOKEN, where that is set. Where stdin is no terminal, or with --no-input, questions are left open for: perdure answer.
 
-Exit codes: 1 the tool reported an error or the task failed or was cancelled, 3 no such tool or task.`,
+Exit codes: 1 the tool reported an error or the task failed or was cancelled, 3 no such tool or task, 5 the --key was used
+before for another call. perdure --help has those of all commands.`,
 		Example: `  perdure call folder_report path=.
   perdure call deploy --args '{"branch": "main", "hosts": ["a", "b"]}'
   perdure call report folder=. --detach
@@ -268,6 +269,8 @@ func callError(err error) error {
 	switch {
 	case errors.Is(err, mcptasks.ErrTaskNotFound):
 		return exit.New(exit.NotFound, "a task is kept for a while after its end, and shown to its caller only", "the server knows no such task")
+	case mcptasks.IsKeyConflict(err):
+		return exit.New(exit.Conflict, "choose another --key, or repeat the call with the arguments that it had", "the key was used before, for a call of another tool or with other arguments")
 	case errors.As(err, &wire) && wire.Code == jsonrpc.CodeInvalidParams:
 		return exit.New(exit.Usage, "", "%s", wire.Message)
 	case errors.As(err, &wire):

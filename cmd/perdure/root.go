@@ -96,7 +96,8 @@ Exit codes:
     2  the command line, an argument or an answer is wrong
     3  no such run, question, tool or file
     4  no server runs for the state folder
-    5  somebody else was first: the folder is in use, the question is answered, the file exists
+    5  somebody else was first: the folder is in use, the question is answered, the file exists, the run is over, the key or id
+       was used before for something else
   130  interrupted`
 
 func (a *app) root() *cobra.Command {

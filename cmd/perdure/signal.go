@@ -12,6 +12,7 @@ import (
 	"github.com/perdure/perdure/cmd/perdure/internal/admin"
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
 	"github.com/perdure/perdure/cmd/perdure/internal/present"
+	"github.com/perdure/perdure/engine"
 )
 
 func (a *app) signalCommand() *cobra.Command {
@@ -44,6 +45,9 @@ With --id a signal that is sent twice is delivered once; the same id with anothe
 			}
 			return a.print(res, func(w io.Writer) {
 				fmt.Fprintf(w, "signal %s to run %s: %s\n", req.Name, res.Run, res.Delivery)
+				if res.Delivery == engine.DeadLetter.String() {
+					fmt.Fprintf(w, "the run is over: perdure show %s has the letter's number, perdure redeliver %s LETTER --to RUN sends it on to another run\n", res.Run, res.Run)
+				}
 				if len(res.Awaits) > 0 && !slices.Contains(res.Awaits, req.Name) {
 					fmt.Fprintf(w, "it is kept: the run waits for %s now\n", present.Clip(strings.Join(res.Awaits, ", "), 200))
 				}
