@@ -99,10 +99,11 @@ const auditSample = 20
 // it they are gone.
 func (c *chaos) audit(ctx context.Context) {
 	c.witness.overdue()
+	swept := time.Now()
 	if err := c.server.sweep(ctx); err != nil {
 		return // the server is gone; the next audit comes
 	}
-	there, gone := c.witness.readable(c.o.retention, auditSample)
+	there, gone := c.witness.readable(c.o.retention, auditSample, swept)
 	for _, r := range there {
 		d, err := c.load.clients[0].Get(ctx, r.task)
 		switch {

@@ -310,8 +310,9 @@ func (w *witness) unfinished() {
 }
 
 // readable returns up to n ended runs that must still be there, and those whose retention has passed. What server and
-// witness take for its end may be apart by a fifth of it, and by at most five seconds.
-func (w *witness) readable(retention time.Duration, n int) (there, gone []*record) {
+// witness take for its end may be apart by a fifth of it, and by at most five seconds. swept is when a sweep began that has
+// ended: it deletes what was due then.
+func (w *witness) readable(retention time.Duration, n int, swept time.Time) (there, gone []*record) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now, margin := time.Now(), min(retention/5, 5*time.Second)
@@ -323,7 +324,7 @@ func (w *witness) readable(retention time.Duration, n int) (there, gone []*recor
 		switch {
 		case len(there) < n && now.Add(margin).Before(r.expires) && now.Add(margin).Before(byEnd):
 			there = append(there, r)
-		case now.After(r.expires.Add(margin)) && now.After(byEnd.Add(margin)):
+		case swept.After(r.expires.Add(margin)) && swept.After(byEnd.Add(margin)):
 			gone = append(gone, r)
 		}
 	}

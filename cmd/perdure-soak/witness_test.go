@@ -240,9 +240,13 @@ func TestRetentionInTheEyesOfTheWitness(t *testing.T) {
 		r.ended = time.Now().Add(-ago)
 		r.expires = r.ended.Add(5 * time.Minute)
 	}
-	there, gone := s.readable(5*time.Minute, 10)
+	there, gone := s.readable(5*time.Minute, 10, time.Now())
 	if len(there) != 1 || there[0].n != 1 || len(gone) != 1 || gone[0].n != 3 {
 		t.Errorf("%d must be there and %d gone, want the first and the third", len(there), len(gone))
+	}
+	// A sweep that takes long finds nothing that fell due since it began.
+	if _, gone := s.readable(5*time.Minute, 10, time.Now().Add(-17*time.Minute)); len(gone) != 0 {
+		t.Errorf("%d must be gone, of which the sweep knows nothing", len(gone))
 	}
 }
 

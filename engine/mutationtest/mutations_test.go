@@ -23,6 +23,7 @@ const (
 	frontEnd = "the MCP front end"
 	crash    = "the crash matrix"
 	simulate = "the simulation"
+	soak     = "the soak"
 )
 
 // mutations is the list: each bug with the test that finds it. The quickest that does is the one that is run.
@@ -65,7 +66,7 @@ func mutations() []mutation {
 			pkg:   store, run: "TestAnOpThatBreaksLeavesItsGroupAlone",
 		},
 		{
-			bug: "a start does not write the row of its key", part: contract, also: behavior + ", " + crash,
+			bug: "a start does not write the row of its key", part: contract, also: behavior + ", " + crash + ", " + soak,
 			edits: []overlay.Edit{{File: store + "start.go", Old: "\tst.put(bKeys, tenantKey(spec.Tenant, spec.Key), bytes.Clone(spec.ID[:]))\n", New: ""}},
 			pkg:   store, run: "TestContract/start/a_repeated_start",
 		},
@@ -76,7 +77,7 @@ func mutations() []mutation {
 		},
 		// Facts.
 		{
-			bug: "a signal's identity is not remembered: a repeated one is delivered twice", part: contract, also: behavior + ", " + crash,
+			bug: "a signal's identity is not remembered: a repeated one is delivered twice", part: contract, also: behavior + ", " + crash + ", " + soak,
 			edits: []overlay.Edit{{File: store + "inbox.go", Old: "\t\tst.remember(w, key, e.digest)\n", New: ""}},
 			pkg:   store, run: "TestContract/inbox/the_same_signal_id",
 		},
@@ -88,7 +89,7 @@ func mutations() []mutation {
 			pkg: "engine", run: "TestContinueAsNewKeepsBufferedSignals",
 		},
 		{
-			bug: "a second answer wins", part: contract, also: behavior + ", " + crash,
+			bug: "a second answer wins", part: contract, also: behavior + ", " + crash + ", " + soak,
 			edits: []overlay.Edit{{File: store + "inbox.go", Old: "\tst.delete(bInterrupts, key)\n\tst.put(bAnswered, key, []byte{markAnswered})\n", New: "\tst.put(bAnswered, key, []byte{markAnswered})\n"}},
 			pkg:   store, run: "TestContract/questions/of_concurrent_answers",
 		},
@@ -104,7 +105,7 @@ func mutations() []mutation {
 		},
 		// Timers.
 		{
-			bug: "a sleep ends before its time", part: behavior, also: crash,
+			bug: "a sleep ends before its time", part: behavior, also: crash + ", " + soak,
 			edits: []overlay.Edit{{File: core + "wait.go", Old: "\tdue := x.now.Add(max(d, 0))\n", New: "\tdue := x.now.Add(max(d, 0) / 2)\n"}},
 			pkg:   "engine", run: "TestSleepReturnsOnTimeAndThroughRestarts",
 		},
@@ -149,6 +150,11 @@ func mutations() []mutation {
 			bug: "a clean-up deletes what is under a legal hold", part: contract, also: behavior + ", " + crash,
 			edits: []overlay.Edit{{File: store + "expiry.go", Old: "\tcase held(holds, run.ID, run.Tenant, run.Workflow):\n\t\treturn engine.KeptHeld, nil\n", New: ""}},
 			pkg:   store, run: "TestContract/retention/a_legal_hold",
+		},
+		{
+			bug: "a pruning takes the event that begins the generation that goes on", part: contract,
+			edits: []overlay.Edit{{File: store + "generations.go", Old: "last = binary.BigEndian.Uint64(k[runLen:]) - 1", New: "last = binary.BigEndian.Uint64(k[runLen:])"}},
+			pkg:   store, run: "TestContract/pruning",
 		},
 		// The front end.
 		{
