@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"crypto/rand"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -52,7 +53,8 @@ func (k Key) GoString() string { return k.String() }
 func ParseKeys(r io.Reader) ([]Key, error) {
 	var keys []Key
 	lines := bufio.NewScanner(r)
-	for n := 1; lines.Scan(); n++ {
+	n := 1
+	for ; lines.Scan(); n++ {
 		text := strings.TrimSpace(lines.Text())
 		if text == "" || strings.HasPrefix(text, "#") {
 			continue
@@ -63,7 +65,10 @@ func ParseKeys(r io.Reader) ([]Key, error) {
 		}
 		keys = append(keys, k)
 	}
-	if err := lines.Err(); err != nil {
+	switch err := lines.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return nil, fmt.Errorf("line %d: is longer than an id and a key: %w", n, history.ErrInvalid)
+	case err != nil:
 		return nil, fmt.Errorf("read keys: %w", err)
 	}
 	if len(keys) == 0 {
@@ -82,5 +87,8 @@ func parseKey(line string) (Key, error) {
 		return Key{}, fmt.Errorf("the key is not 32 bytes in base64: %w", history.ErrInvalid)
 	}
 	k := Key{ID: fields[0], Secret: [32]byte(secret)}
+	if !keyID.MatchString(k.ID) { // it may be a key, so it is not repeated
+		return Key{}, fmt.Errorf("the id is not 1 to 64 letters, digits, dots, dashes and underscores: %w", history.ErrInvalid)
+	}
 	return k, k.check()
 }
