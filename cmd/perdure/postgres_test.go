@@ -2,6 +2,7 @@ package main
 
 import (
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -56,8 +57,21 @@ func TestServersOnPostgres(t *testing.T) {
 	if out := one.perdure(dsn, exit.Conflict, "serve", "--socket"); !strings.Contains(out, filepath.Join(one.folder, "state")) {
 		t.Errorf("a second server: %s", out)
 	}
-	if out := one.perdure(dsn, exit.Usage, "stats"); !strings.Contains(out, "PostgreSQL") {
+	if out := one.perdure("", exit.Usage, "stats"); !strings.Contains(out, "perdure stats --store") {
 		t.Errorf("%s", out)
+	}
+	for _, text := range []string{"tables  ", "completed +1", "leases +0"} {
+		if out := one.perdure(dsn, exit.OK, "stats"); !regexp.MustCompile(text).MatchString(out) {
+			t.Errorf("stats without %q: %s", text, out)
+		}
+	}
+	if out := one.perdure(dsn, exit.OK, "stats", "--json"); !strings.Contains(out, `"promotion": 1`) {
+		t.Errorf("%s", out)
+	}
+	for _, command := range [][]string{{"backup", "b.db"}, {"compact"}, {"restore", "b.db"}} {
+		if out := one.perdure(dsn, exit.Usage, command...); !strings.Contains(out, "is for a store in a file") || !strings.Contains(out, "hint:") {
+			t.Errorf("%s: %s", command, out)
+		}
 	}
 	one.perdure(dsn, exit.OK, "stop")
 	if out := two.perdure(dsn, exit.OK, "call", "hello", "name=again"); !strings.Contains(out, "hello again") {

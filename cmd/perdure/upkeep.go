@@ -18,6 +18,7 @@ import (
 	"github.com/perdure/perdure/cmd/perdure/internal/state"
 	"github.com/perdure/perdure/engine/boltstore"
 	"github.com/perdure/perdure/engine/dirsync"
+	"github.com/perdure/perdure/engine/pgstore"
 )
 
 // backedUp says what perdure backup wrote.
@@ -47,6 +48,9 @@ Check a backup again with: perdure verify FILE. Use one with: perdure restore FI
 }
 
 func (a *app) backup(ctx context.Context, path string) (out backedUp, err error) {
+	if err := inFile("backup", "pg_dump, or the archive of the write-ahead log"); err != nil {
+		return out, err
+	}
 	dir, err := state.Find(a.state, a.config)
 	if err != nil {
 		return out, err
@@ -120,6 +124,9 @@ same idempotency keys. Workers that still have a lease from before cannot write.
   perdure restore /srv/backup/perdure-2026-01-31.db && perdure start`,
 		Args: exactly("FILE"),
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := inFile("restore", "pg_restore, or the archive of the write-ahead log; then: perdure promote"); err != nil {
+				return err
+			}
 			dir, err := state.Find(a.state, a.config)
 			if err != nil {
 				return err
@@ -150,6 +157,9 @@ See what it would gain with: perdure stats.`,
 		Example: `  perdure stop && perdure compact && perdure start`,
 		Args:    exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := inFile("compact", "autovacuum frees dead rows; vacuum full gives room back to the disk"); err != nil {
+				return err
+			}
 			dir, err := state.Find(a.state, a.config)
 			if err != nil {
 				return err
@@ -167,17 +177,30 @@ See what it would gain with: perdure stats.`,
 }
 
 func (a *app) statsCommand() *cobra.Command {
-	return &cobra.Command{
+	var dsn string
+	c := &cobra.Command{
 		Use:   "stats",
 		Short: "Sizes, counts and queues of the store",
 		Long: `Stats counts the runs by status, the runs that stand in line by tool, the timers and what deleted runs left, and says how large the
 file is, how much of it is free to be written again, and whether new runs are refused for lack of room.
 
-A line that grows, or whose oldest run is old, has too few workers. Where no server runs the file is read.`,
+A line that grows, or whose oldest run is old, has too few workers. Where no server runs the file is read. With --store the figures
+are those of a database: the size of the tables, the leases, and how many dead rows wait for autovacuum.`,
 		Example: `  perdure stats
   perdure stats --json | jq .freeBytes`,
 		Args: exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
+			dsn, err := findStore(dsn)
+			if err != nil {
+				return err
+			}
+			if dsn != "" {
+				s, err := databaseStats(c.Context(), dsn)
+				if err != nil {
+					return err
+				}
+				return a.print(s, func(w io.Writer) { writeDatabaseStats(w, &s) })
+			}
 			s, err := a.stats(c.Context())
 			if err != nil {
 				return err
@@ -185,6 +208,49 @@ A line that grows, or whose oldest run is old, has too few workers. Where no ser
 			return a.print(s, func(w io.Writer) { writeStats(w, &s) })
 		},
 	}
+	storeFlag(c, &dsn, "read")
+	return c
+}
+
+func databaseStats(ctx context.Context, dsn string) (s pgstore.Stats, err error) {
+	store, err := pgstore.Open(ctx, dsn, nil)
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return store.Stats(ctx)
+}
+
+func writeDatabaseStats(w io.Writer, s *pgstore.Stats) {
+	fmt.Fprintf(w, "tables      %s, about %d dead rows\n", size(s.Bytes), s.DeadRows)
+	writeRuns(w, s.Runs)
+	for _, l := range s.Lines {
+		writeLine(w, boltstore.LineStats(l))
+	}
+	fmt.Fprintf(w, "leases      %d\ntimers      %d\ntombstones  %d\nholds       %d\n", s.Leases, s.Timers, s.Tombstones, s.Holds)
+}
+
+func writeRuns(w io.Writer, runs map[string]int) {
+	for _, status := range slices.Sorted(maps.Keys(runs)) {
+		fmt.Fprintf(w, "%-11s %d\n", status, runs[status])
+	}
+}
+
+func writeLine(w io.Writer, l boltstore.LineStats) {
+	queue := ""
+	if l.Queue != "" {
+		queue = ", queue " + present.Safe(l.Queue)
+	}
+	fmt.Fprintf(w, "in line     %d of %s v%d%s, the oldest since %s\n", l.Runs, present.Safe(l.Workflow), l.Version, queue, present.Ago(l.Oldest.Std(), time.Now()))
+}
+
+// inFile refuses a command that is for files where the store is a database.
+func inFile(command, instead string) error {
+	dsn, err := findStore("")
+	if err == nil && dsn != "" {
+		err = exit.New(exit.Usage, instead+"\nfor the file in the state folder, unset "+storeVariable, "perdure %s is for a store in a file; $%s names one in PostgreSQL", command, storeVariable)
+	}
+	return err
 }
 
 func (a *app) stats(ctx context.Context) (s boltstore.Stats, err error) {
@@ -209,15 +275,9 @@ func (a *app) stats(ctx context.Context) (s boltstore.Stats, err error) {
 
 func writeStats(w io.Writer, s *boltstore.Stats) {
 	fmt.Fprintf(w, "file        %s, %s of it free, %s more than at the start\n", size(s.FileBytes), size(s.FreeBytes), size(s.Growth))
-	for _, status := range slices.Sorted(maps.Keys(s.Runs)) {
-		fmt.Fprintf(w, "%-11s %d\n", status, s.Runs[status])
-	}
+	writeRuns(w, s.Runs)
 	for _, l := range s.Lines {
-		queue := ""
-		if l.Queue != "" {
-			queue = ", queue " + present.Safe(l.Queue)
-		}
-		fmt.Fprintf(w, "in line     %d of %s v%d%s, the oldest since %s\n", l.Runs, present.Safe(l.Workflow), l.Version, queue, present.Ago(l.Oldest.Std(), time.Now()))
+		writeLine(w, l)
 	}
 	fmt.Fprintf(w, "timers      %d\ntombstones  %d\nholds       %d\n", s.Timers, s.Tombstones, s.Holds)
 	if s.Refusing != "" {

@@ -1,6 +1,7 @@
 package pgtest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -34,7 +35,7 @@ default_pool_size = 3
 	if err := os.WriteFile(file, []byte(ini), 0o644); err != nil { // whoever it runs as reads it
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), path, "-q", file)
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), path, "-q", file) // other clean-ups come first, and need it
 	cmd.Stderr = os.Stderr
 	s.runAs(cmd)
 	if err := cmd.Start(); err != nil {

@@ -103,8 +103,9 @@ func (s *Store) History(ctx context.Context, id history.RunID, from uint64, limi
 		limit = 1000
 	}
 	err = s.read(ctx, "history", id, func(r *run) error {
-		for i := max(from, 1) - 1; i < uint64(len(r.events)) && len(events) < limit; i++ {
-			e, _, err := s.codec.DecodeEvent(r.events[i])
+		kept := r.kept()
+		for i := max(from, r.base.State.Seq+1) - r.base.State.Seq - 1; i < uint64(len(kept)) && len(events) < limit; i++ {
+			e, _, err := s.codec.DecodeEvent(kept[i])
 			if err != nil {
 				return err
 			}
@@ -238,8 +239,8 @@ func (s *Store) Verify(ctx context.Context, fn func(engine.Violation)) error {
 }
 
 func (s *Store) check(r *run) []history.Finding {
-	replay := history.NewReplay(s.codec)
-	for _, rec := range r.events {
+	replay := s.replay(r)
+	for _, rec := range r.kept() {
 		if err := replay.Add(rec); err != nil {
 			return []history.Finding{{Rule: history.RuleChain, Detail: err.Error()}}
 		}

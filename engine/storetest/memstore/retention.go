@@ -192,11 +192,6 @@ func (s *Store) Delete(ctx context.Context, token history.Token, policy history.
 	return out, err
 }
 
-// Erase implements engine.Store.
-func (s *Store) Erase(ctx context.Context, token history.Token) (more bool, err error) {
-	return false, s.clean(ctx, "erase", token, nil, func() error { return nil })
-}
-
 // Tombstone implements engine.Store.
 func (s *Store) Tombstone(ctx context.Context, id history.RunID) (t history.Tombstone, err error) {
 	err = s.do(ctx, "tombstone", func() error {

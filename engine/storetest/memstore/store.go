@@ -35,8 +35,11 @@ type run struct {
 	spec    history.Spec
 	state   history.State
 	readyAt history.Time
-	events  [][]byte
-	timers  map[history.Timer]bool
+	// base is what pruned events add up to; events are those from erased+1 on: up to the base they are of no reader.
+	base   history.Base
+	erased uint64
+	events [][]byte
+	timers map[history.Timer]bool
 	// open holds the open questions, asked all that there ever were.
 	open       []history.Interrupt
 	asked      map[string]bool

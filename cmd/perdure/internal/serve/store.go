@@ -64,7 +64,7 @@ func closeFile(f *os.File) error {
 type database struct{}
 
 func (database) Stats(context.Context) (s boltstore.Stats, err error) {
-	return s, exit.New(exit.Usage, "ask the database: its views of tables and sizes", "stats are of a store in a file; this one is in PostgreSQL")
+	return s, exit.New(exit.Usage, "perdure stats --store DATABASE", "stats are of a store in a file; this one is in PostgreSQL")
 }
 
 func (database) Backup(context.Context, io.Writer, func(int64)) (int64, error) {
