@@ -71,7 +71,9 @@ var rules = map[string]rule{
 	// Its tests look into a file; what is in it is put into the code by an overlay.
 	"engine/crashtest": {libraries: []string{bbolt, xsync}},
 	"engine/storetest": {folders: []string{"engine", "engine/feed", "history", "signal", "timer"}, libraries: []string{goleak, rapid, ulid, xsync}},
-	"mcptasks":         {folders: []string{"history", "workflow"}, libraries: []string{jsonschema, mcpSDK, ulid, xsync, xtime}},
+	// The data of the stores on which other packages' tests run.
+	"engine/testbackend": {folders: []string{"engine", "engine/boltstore", "engine/pgstore", "engine/storetest"}, libraries: []string{pgx}},
+	"mcptasks":           {folders: []string{"history", "workflow"}, libraries: []string{jsonschema, mcpSDK, ulid, xsync, xtime}},
 	"cmd": {
 		folders:   []string{"engine", "engine/boltstore", "engine/pgstore", "engine/schedule", "engine/transfer", "history", "mcptasks", "signal", "timer", "worker", "workflow"},
 		libraries: []string{cel, cobra, jsonschema, mcpSDK, pflag, ulid, xsync, xsys, yaml},

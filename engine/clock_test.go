@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/perdure/perdure/engine/boltstore"
 	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/workflow"
 )
@@ -29,7 +28,7 @@ func TestClockChangesNeverFireATimerEarlyOrTwice(t *testing.T) {
 						}
 						return workflow.Step(ctx, "s", func(context.Context) (string, error) { fired.add("fired"); return "", nil })
 					})
-					env := newEnvWith(t, envOptions{bolt: &boltstore.Options{Clock: wall}}, w)
+					env := newEnvWith(t, envOptions{clock: wall}, w)
 					h := start(env, w, 0)
 					env.await(h.ID(), waiting)
 					due := env.timers(h.ID())[0].At
@@ -39,7 +38,7 @@ func TestClockChangesNeverFireATimerEarlyOrTwice(t *testing.T) {
 					}
 					shift.Store(int64(step))
 					if !open {
-						env.openOn(envOptions{bolt: &boltstore.Options{Clock: wall}})
+						env.openOn(envOptions{clock: wall})
 					}
 					env.ended(h.ID(), history.StatusCompleted)
 					es := of(env.events(h.ID()), history.TimerFired)

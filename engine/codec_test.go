@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"reflect"
 	"runtime"
 	"strings"
@@ -141,8 +140,12 @@ func TestEncryptedRunGoesOnOverRotationsAndRestarts(t *testing.T) {
 		t.Errorf("a signal that the fork has adopted: %v, %v", d, err)
 	}
 	env.close()
-	if file, err := os.ReadFile(env.path); err != nil || bytes.Contains(file, []byte(secretText)) || bytes.Contains(file, []byte(`"hello`)) {
-		t.Errorf("the secret is in the file (%v)", err)
+	stored := env.data.Contents(t)
+	if bytes.Contains(stored, []byte(secretText)) || bytes.Contains(stored, []byte(`"hello`)) {
+		t.Error("the secret is in the store")
+	}
+	if id := h.ID(); !bytes.Contains(stored, id[:]) {
+		t.Error("the run is not in the store: what is searched is something else")
 	}
 	env.open()
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/perdure/perdure/engine"
+	"github.com/perdure/perdure/engine/testbackend"
 	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/workflow"
 )
@@ -24,18 +24,15 @@ func (s *syncing) Commit(ctx context.Context, b history.Batch) (history.State, e
 }
 
 // transactions returns the number of the newest transaction of a bbolt file, from its two meta pages.
-func transactions(t *testing.T, path string) uint64 {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+func transactions(env *testEnv) uint64 {
+	b := env.data.Contents(env.t)
 	size := int(binary.NativeEndian.Uint32(b[16+8:])) // page header, magic, version, page size
 	const txid = 16 + 16 + 16 + 8 + 8                 // and flags, root bucket, freelist, high water mark
 	return max(binary.NativeEndian.Uint64(b[txid:]), binary.NativeEndian.Uint64(b[size+txid:]))
 }
 
 func TestCommitsOfARun(t *testing.T) {
+	testbackend.NeedsFile(t, "it counts bbolt's transactions")
 	quick := func(context.Context) (int, error) { return 0, nil }
 	steps := func(ctx workflow.Context, n int) error {
 		for i := range n {
@@ -93,11 +90,11 @@ func TestCommitsOfARun(t *testing.T) {
 				w := workflow.Define("w", 1, func(ctx workflow.Context, _ int) (int, error) { return 0, tc.fn(ctx) })
 				store := &syncing{}
 				env := newEnvWith(t, envOptions{wrap: func(s engine.Store) engine.Store { store.Store = s; return store }}, w)
-				before := transactions(t, env.path)
+				before := transactions(env)
 				h := start(env, w, 0)
 				result(env, h)
 				commits := store.starts.Load() + store.commits.Load()
-				written := int64(transactions(t, env.path) - before)
+				written := int64(transactions(env) - before)
 				t.Logf("%d commits, %d transactions", commits, written)
 				if commits > tc.commits {
 					t.Errorf("%d commits, at most %d are allowed\n%s", commits, tc.commits, env.timeline(h.ID()))
@@ -114,11 +111,12 @@ func TestCommitsOfARun(t *testing.T) {
 }
 
 func TestManyRunsShareTransactions(t *testing.T) {
+	testbackend.NeedsFile(t, "it counts bbolt's transactions")
 	w := workflow.Define("w", 1, func(ctx workflow.Context, _ int) (int, error) {
 		return workflow.Step(ctx, "s", func(context.Context) (int, error) { return 0, nil })
 	})
 	env := newEnv(t, w)
-	before := transactions(t, env.path)
+	before := transactions(env)
 	const n = 200
 	ids := make(chan history.RunID, n)
 	for range n {
@@ -127,7 +125,7 @@ func TestManyRunsShareTransactions(t *testing.T) {
 	for range n {
 		env.ended(<-ids, history.StatusCompleted)
 	}
-	if got := transactions(t, env.path) - before; got > n {
+	if got := transactions(env) - before; got > n {
 		t.Errorf("%d runs of two commits took %d transactions: they do not share any", n, got)
 	}
 }

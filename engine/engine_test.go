@@ -4,31 +4,30 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/perdure/perdure/engine"
-	"github.com/perdure/perdure/engine/boltstore"
+	"github.com/perdure/perdure/engine/testbackend"
 	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/workflow"
 )
 
-// testEnv is an engine on a real file, whose checker runs at the end of the test.
+// testEnv is an engine on a real store, whose checker runs at the end of the test.
 type testEnv struct {
 	t     *testing.T
-	path  string
+	data  testbackend.Backend
 	opts  engine.Options
-	store *boltstore.Store
+	store engine.Store
 	*engine.Engine
 }
 
-// newEnv opens an engine on a new file.
+// newEnv opens an engine on a new store.
 func newEnv(t *testing.T, defs ...workflow.Definition) *testEnv {
 	t.Helper()
 	env := &testEnv{
-		t: t, path: filepath.Join(t.TempDir(), "perdure.db"),
+		t: t, data: testbackend.New(t),
 		opts: engine.Options{Workflows: defs, Log: slog.New(slog.NewTextHandler(t.Output(), nil))},
 	}
 	env.open()
@@ -38,7 +37,7 @@ func newEnv(t *testing.T, defs ...workflow.Definition) *testEnv {
 
 func (env *testEnv) open() {
 	env.t.Helper()
-	store, err := boltstore.Open(env.path, nil)
+	store, err := env.data.Open(time.Now)
 	if err != nil {
 		env.t.Fatal(err)
 	}
@@ -48,7 +47,7 @@ func (env *testEnv) open() {
 	}
 }
 
-// close ends the engine gracefully and closes its file.
+// close ends the engine gracefully and closes its store.
 func (env *testEnv) close() {
 	env.t.Helper()
 	if err := env.Close(context.Background()); err != nil {
@@ -142,7 +141,7 @@ func TestStepSleepReceiveAskThroughRestarts(t *testing.T) {
 			if err != nil {
 				return "", err
 			}
-			if err := workflow.Sleep(ctx, 24*time.Hour); err != nil {
+			if err := workflow.Sleep(ctx, 5*time.Hour); err != nil {
 				return "", err
 			}
 			b, err := workflow.Receive[string](ctx, "go")

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,7 +18,7 @@ import (
 	leak "go.uber.org/goleak"
 
 	"github.com/perdure/perdure/engine"
-	"github.com/perdure/perdure/engine/boltstore"
+	"github.com/perdure/perdure/engine/testbackend"
 	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/workflow"
 )
@@ -29,7 +28,7 @@ func TestMain(m *testing.M) { leak.VerifyTestMain(m) }
 // envOptions changes an environment before its engine is made.
 type envOptions struct {
 	engine engine.Options
-	bolt   *boltstore.Options
+	clock  func() time.Time // the store's; default: time.Now
 	// wrap stands between the engine and its store. A restart opens the store without it.
 	wrap func(engine.Store) engine.Store
 }
@@ -37,7 +36,7 @@ type envOptions struct {
 // newEnvWith is newEnv with options.
 func newEnvWith(t *testing.T, o envOptions, defs ...workflow.Definition) *testEnv {
 	t.Helper()
-	env := &testEnv{t: t, path: filepath.Join(t.TempDir(), "perdure.db"), opts: o.engine}
+	env := &testEnv{t: t, data: testbackend.New(t), opts: o.engine}
 	env.opts.Workflows = defs
 	if env.opts.Log == nil {
 		env.opts.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -47,10 +46,13 @@ func newEnvWith(t *testing.T, o envOptions, defs ...workflow.Definition) *testEn
 	return env
 }
 
-// openOn opens the file with store options and a wrapper.
+// openOn opens the store with a clock and a wrapper.
 func (env *testEnv) openOn(o envOptions) {
 	env.t.Helper()
-	store, err := boltstore.Open(env.path, o.bolt)
+	if o.clock == nil {
+		o.clock = time.Now
+	}
+	store, err := env.data.Open(o.clock)
 	if err != nil {
 		env.t.Fatal(err)
 	}
@@ -315,7 +317,7 @@ func newKillable(t *testing.T, opts engine.Options, defs ...workflow.Definition)
 	return env, k
 }
 
-// crash ends the process of a killable environment without any hand-back, and opens the file again.
+// crash ends the process of a killable environment without any hand-back, and opens the store again.
 func (env *testEnv) crash(k *killable, defs ...workflow.Definition) {
 	env.t.Helper()
 	k.kill()

@@ -219,7 +219,7 @@ func TestRetryOfACanceledATerminatedAndAnExpiredRun(t *testing.T) {
 			return history.StatusFailed
 		},
 		"expired": func(env *testEnv, id history.RunID) history.Status {
-			time.Sleep(25 * time.Hour)
+			time.Sleep(3 * time.Hour)
 			return history.StatusFailed
 		},
 	} {
@@ -230,14 +230,14 @@ func TestRetryOfACanceledATerminatedAndAnExpiredRun(t *testing.T) {
 					if _, err := workflow.Step(ctx, "before", ran.step("before")); err != nil {
 						return "", err
 					}
-					ok, err := workflow.Ask[struct{ Yes bool }](ctx, "sure", workflow.Question{Message: "Sure?"}, workflow.Within(48*time.Hour))
+					ok, err := workflow.Ask[struct{ Yes bool }](ctx, "sure", workflow.Question{Message: "Sure?"}, workflow.Within(4*time.Hour))
 					if err != nil {
 						return "", err
 					}
 					return fmt.Sprint(ok.Yes), workflow.Sleep(ctx, time.Minute)
 				})
 				env := newEnv(t, w)
-				h, err := engine.Start(context.Background(), env.Engine, w, 0, engine.StartOptions{Deadline: 24 * time.Hour})
+				h, err := engine.Start(context.Background(), env.Engine, w, 0, engine.StartOptions{Deadline: 2 * time.Hour})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -80,13 +80,13 @@ func TestPausedRunWakesForNothingAndHonoursWhatPassedWhenItIsResumed(t *testing.
 			return early, err
 		})
 		env := newEnv(t, w)
-		for _, send := range []time.Duration{0, 90 * time.Minute, 10 * time.Hour} {
+		for _, send := range []time.Duration{0, 90 * time.Minute, 3 * time.Hour} {
 			h := start(env, w, 0)
 			synctest.Wait()
 			env.pause(h.ID())
 			time.Sleep(send)
 			env.signal(h.ID(), "go", `"in time"`)
-			pass(24 * time.Hour)
+			pass(5 * time.Hour)
 			if run := env.run(h.ID()); run.Status != history.StatusPaused {
 				t.Fatalf("the run is %s", run.Status)
 			}

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,7 +17,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/engine"
-	"github.com/perdure/perdure/engine/boltstore"
+	"github.com/perdure/perdure/engine/testbackend"
 	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/workflow"
 )
@@ -259,7 +258,7 @@ func (c *crashing) Release(ctx context.Context, id history.RunID, tok history.To
 
 // play runs the program to its end, through a crash at commit number crashAt (0: none), and describes the outcome.
 func play(t *testing.T, prog node, cancelAt time.Duration, crashAt int, after bool, resident int) (outcome string, commits int) {
-	path := filepath.Join(t.TempDir(), "p.db")
+	data := testbackend.New(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := workflow.Define("p", 1, func(ctx workflow.Context, _ int) (string, error) { return prog.run(ctx) })
 		quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -268,7 +267,7 @@ func play(t *testing.T, prog node, cancelAt time.Duration, crashAt int, after bo
 		var id history.RunID
 		begun := time.Now()
 		for life := 0; ; life++ {
-			store, err := boltstore.Open(path, nil)
+			store, err := data.Open(time.Now)
 			if err != nil {
 				t.Fatal(err)
 			}

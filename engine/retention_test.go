@@ -41,11 +41,11 @@ func TestFinishedRunsLeaveByThemselves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := workflow.Define("quick", 1, quick)
 		slow := workflow.Define("slow", 1, func(ctx workflow.Context, _ int) (int, error) {
-			return 1, workflow.Sleep(ctx, 1000*time.Hour)
+			return 1, workflow.Sleep(ctx, 10*time.Hour)
 		})
 		other := workflow.Define("other", 1, quick)
 		env := newEnvWith(t, envOptions{engine: engine.Options{Retention: engine.RetentionOptions{
-			Policy: history.RetentionPolicy{{Workflow: "quick", Keep: 48 * time.Hour}},
+			Policy: history.RetentionPolicy{{Workflow: "quick", Keep: 4 * time.Hour}},
 		}}}, w, slow, other)
 		run := func(w *workflow.Workflow[int, int], keep time.Duration) history.RunID {
 			h, err := engine.Start(t.Context(), env.Engine, w, 0, engine.StartOptions{Retention: keep})
@@ -61,14 +61,14 @@ func TestFinishedRunsLeaveByThemselves(t *testing.T) {
 		pass(time.Minute + time.Second)
 		env.gone(hour)
 		env.there(policy)
-		pass(47 * time.Hour)
+		pass(3 * time.Hour)
 		env.gone(policy)
 		env.there(ever)
 		env.there(alive)
 
 		env.restart()
 		env.there(ever)
-		time.Sleep(1000 * time.Hour) // the live one wakes, ends, and leaves an hour later
+		time.Sleep(10 * time.Hour) // the live one wakes, ends, and leaves an hour later
 		env.gone(alive)
 		env.there(ever)
 	})
@@ -123,7 +123,7 @@ func TestExportBeforeDeletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := workflow.Define("quick", 1, quick)
 		env := newEnvWith(t, envOptions{engine: engine.Options{Retention: engine.RetentionOptions{
-			Policy:   history.RetentionPolicy{{Keep: time.Hour, ExportFirst: true, KeepTombstones: 24 * time.Hour}},
+			Policy:   history.RetentionPolicy{{Keep: time.Hour, ExportFirst: true, KeepTombstones: 2 * time.Hour}},
 			Exporter: out,
 		}}}, w)
 		var ids []history.RunID
@@ -162,7 +162,7 @@ func TestExportBeforeDeletion(t *testing.T) {
 				t.Errorf("receipt %+v is not of the line of run %s", r, id)
 			}
 		}
-		pass(25 * time.Hour)
+		pass(3 * time.Hour)
 		page, err := env.Tombstones(t.Context(), engine.TombstoneFilter{})
 		if err != nil || len(page.Tombstones) != 0 {
 			t.Errorf("%d tombstones are left, %v", len(page.Tombstones), err)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/engine"
-	"github.com/perdure/perdure/engine/boltstore"
 	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/workflow"
 )
@@ -180,7 +179,7 @@ func TestTextsOfAnyBytesAreKeptOrRefused(t *testing.T) {
 func TestRecordedClockDoesNotRunBackwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var shift atomic.Int64
-		bolt := &boltstore.Options{Clock: func() time.Time { return time.Now().Add(time.Duration(shift.Load())) }}
+		clock := func() time.Time { return time.Now().Add(time.Duration(shift.Load())) }
 		w := workflow.Define("w", 1, func(ctx workflow.Context, _ int) ([]time.Time, error) {
 			var at []time.Time
 			for range 4 {
@@ -191,14 +190,14 @@ func TestRecordedClockDoesNotRunBackwards(t *testing.T) {
 			}
 			return append(at, workflow.Now(ctx)), nil
 		})
-		env := newEnvWith(t, envOptions{bolt: bolt}, w)
+		env := newEnvWith(t, envOptions{clock: clock}, w)
 		h := start(env, w, 0)
 		for _, step := range []time.Duration{-time.Hour, -24 * time.Hour, 48 * time.Hour, -72 * time.Hour} {
 			env.await(h.ID(), waiting)
 			pass(time.Second)
 			env.close()
 			shift.Store(int64(step))
-			env.openOn(envOptions{bolt: bolt})
+			env.openOn(envOptions{clock: clock})
 			env.signal(h.ID(), "go", "1")
 			synctest.Wait()
 		}

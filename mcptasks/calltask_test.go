@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/perdure/perdure/engine"
+	"github.com/perdure/perdure/engine/testbackend"
 	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/mcptasks"
 	"github.com/perdure/perdure/workflow"
@@ -113,11 +113,11 @@ func TestWorkflowCallsATaskOfAnotherServer(t *testing.T) {
 func TestCallOfAnotherServerSurvivesRestarts(t *testing.T) {
 	remote, _ := newRemote(t)
 	out := declaring(remote)
-	path := filepath.Join(t.TempDir(), "local.db")
+	data := testbackend.New(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 
-	local := openService(t, path, caller(out, "remote"))
+	local := openService(t, data, caller(out, "remote"))
 	call, err := local.client(mcptasks.ClientOptions{Elicit: accept}).Call(ctx, mcptasks.CallRequest{Tool: "call-remote"})
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func TestCallOfAnotherServerSurvivesRestarts(t *testing.T) {
 	before := local.questions(ctx, run, 2)
 	local.stop()
 
-	local = openService(t, path, caller(out, "remote"))
+	local = openService(t, data, caller(out, "remote"))
 	after := local.questions(ctx, run, 2)
 	if len(before) != 2 || before[0].Key != after[0].Key || before[1].Key != after[1].Key {
 		t.Errorf("questions %+v, and after a restart %+v", before, after)
@@ -141,7 +141,7 @@ func TestCallOfAnotherServerSurvivesRestarts(t *testing.T) {
 	}
 	local.stop()
 
-	local = openService(t, path, caller(out, "remote"))
+	local = openService(t, data, caller(out, "remote"))
 	r, err := local.client(mcptasks.ClientOptions{Elicit: accept}).Wait(ctx, call.Task, mcptasks.WaitOptions{})
 	if err != nil || r.Content[0].(*mcp.TextContent).Text != "remote result" {
 		t.Errorf("%+v, %v", r, err)

@@ -17,7 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/auth"
 
 	"github.com/perdure/perdure/engine"
-	"github.com/perdure/perdure/engine/boltstore"
+	"github.com/perdure/perdure/engine/testbackend"
 	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/mcptasks"
 	"github.com/perdure/perdure/mcptasks/wiretest"
@@ -131,7 +131,7 @@ func TestDocumentedCommands(t *testing.T) {
 // documentedServer is the server of docs/mcp.md on a real engine.
 func documentedServer(t *testing.T) (*engine.Engine, string) {
 	t.Helper()
-	store, err := boltstore.Open(filepath.Join(t.TempDir(), "docs.db"), nil)
+	store, err := testbackend.New(t).Open(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/perdure/perdure/engine/testbackend"
 	"github.com/perdure/perdure/mcptasks"
 	"github.com/perdure/perdure/mcptasks/wiretest"
 	"github.com/perdure/perdure/workflow"
@@ -102,9 +101,9 @@ func eventually(t *testing.T, url, id string, header map[string]string, cond fun
 	}
 }
 
-// TestNothingOfTheRequestIsStoredButItsArguments: tokens, headers and the rest of _meta are in no byte of the file.
+// TestNothingOfTheRequestIsStoredButItsArguments: tokens, headers and the rest of _meta are in no byte of the store.
 func TestNothingOfTheRequestIsStoredButItsArguments(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "test.db")
+	data := testbackend.New(t)
 	w := workflow.Define("asks", 1, func(ctx workflow.Context, _ struct {
 		N string `json:"n"`
 	},
@@ -112,7 +111,7 @@ func TestNothingOfTheRequestIsStoredButItsArguments(t *testing.T) {
 		d, err := workflow.Ask[order](ctx, "q", workflow.Question{Message: "How many?"})
 		return fmt.Sprint(d.Count), err
 	})
-	s := openService(t, path, w)
+	s := openService(t, data, w)
 	handler, err := s.server.Handler(mcptasks.HTTPOptions{Auth: func(_ context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
 		return &auth.TokenInfo{UserID: "alice", Expiration: time.Now().Add(time.Hour), Extra: map[string]any{"raw": token}}, nil
 	}})
@@ -133,16 +132,13 @@ func TestNothingOfTheRequestIsStoredButItsArguments(t *testing.T) {
 	}
 	eventually(t, srv.URL, task.TaskID, header, func(d mcptasks.DetailedTask) bool { return d.Status == mcptasks.Completed })
 	s.stop()
-	file, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if i := bytes.Index(file, []byte("hunter2")); i >= 0 {
-		t.Errorf("the file has %q", file[max(0, i-40):min(len(file), i+60)])
+	stored := data.Contents(t)
+	if i := bytes.Index(stored, []byte("hunter2")); i >= 0 {
+		t.Errorf("the store has %q", stored[max(0, i-40):min(len(stored), i+60)])
 	}
 	for _, kept := range []string{"kept-argument", "kept-key", "kept-answer", "alice"} {
-		if !bytes.Contains(file, []byte(kept)) {
-			t.Errorf("the file does not have %q: the test looks at the wrong bytes", kept)
+		if !bytes.Contains(stored, []byte(kept)) {
+			t.Errorf("the store does not have %q: the test looks at the wrong bytes", kept)
 		}
 	}
 }

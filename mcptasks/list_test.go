@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/perdure/perdure/engine/testbackend"
 	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/mcptasks"
 	"github.com/perdure/perdure/workflow"
@@ -103,7 +103,7 @@ func TestTasksAreListedFromTheEngine(t *testing.T) {
 		return mcptasks.Caller{Tenant: "acme", Principal: x.Header.Get("X-Principal")}, nil
 	}
 	quick := workflow.Define("quick", 1, func(workflow.Context, struct{}) (string, error) { return "done", nil })
-	s := openServiceWith(t, mcptasks.Options{Identify: identify}, filepath.Join(t.TempDir(), "test.db"), quick)
+	s := openServiceWith(t, mcptasks.Options{Identify: identify}, testbackend.New(t), quick)
 	alice, bob := s.rawSession("alice"), s.rawSession("bob")
 	const tasks = 53
 	want := []string{}

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -19,36 +18,36 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/perdure/perdure/engine"
-	"github.com/perdure/perdure/engine/boltstore"
+	"github.com/perdure/perdure/engine/testbackend"
 	"github.com/perdure/perdure/mcptasks"
 	"github.com/perdure/perdure/mcptasks/wiretest"
 	"github.com/perdure/perdure/workflow"
 )
 
-// service is a server on the real engine and a bbolt file.
+// service is a server on the real engine and a real store.
 type service struct {
 	testing.TB
 	engine  *engine.Engine
 	server  *mcptasks.Server
 	url     string
 	handler http.Handler
-	// stop ends it, and holds its file against the checker.
+	// stop ends it, and holds its store against the checker.
 	stop func()
 }
 
 func newService(t testing.TB, defs ...workflow.Definition) *service {
 	t.Helper()
-	return openService(t, filepath.Join(t.TempDir(), "test.db"), defs...)
+	return openService(t, testbackend.New(t), defs...)
 }
 
-func openService(t testing.TB, path string, defs ...workflow.Definition) *service {
+func openService(t testing.TB, data testbackend.Backend, defs ...workflow.Definition) *service {
 	t.Helper()
-	return openServiceWith(t, mcptasks.Options{}, path, defs...)
+	return openServiceWith(t, mcptasks.Options{}, data, defs...)
 }
 
-func openServiceWith(t testing.TB, opts mcptasks.Options, path string, defs ...workflow.Definition) *service {
+func openServiceWith(t testing.TB, opts mcptasks.Options, data testbackend.Backend, defs ...workflow.Definition) *service {
 	t.Helper()
-	store, err := boltstore.Open(path, nil)
+	store, err := data.Open(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
