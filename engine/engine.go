@@ -23,6 +23,7 @@ type Engine struct {
 	hub     *hub
 	sweeper *sweeper
 	crashes *crashfile.File // nil without one
+	shared  bool            // other processes change the store
 
 	unsubscribe func()
 	cancel      context.CancelFunc
@@ -62,6 +63,7 @@ func New(store Store, opts Options) (*Engine, error) {
 		}
 		e.worker = worker.New(store, e.code, e.opts.Worker)
 	}
+	_, e.shared = raw.(Shared)
 	e.unsubscribe = store.Subscribe(e.changed)
 	e.run()
 	return e, nil
@@ -86,6 +88,9 @@ func (e *Engine) run() {
 	e.background.Go(func() { e.timers.Run(ctx) })
 	if !e.opts.Retention.Off {
 		e.background.Go(func() { e.sweeper.run(ctx) })
+	}
+	if e.shared {
+		e.background.Go(func() { e.hub.remind(ctx) })
 	}
 	if e.worker == nil {
 		return

@@ -306,6 +306,27 @@ func (k *killable) Renew(ctx context.Context, owner string, ttl time.Duration, h
 	return k.Store.Renew(ctx, owner, ttl, held)
 }
 
+func (k *killable) LeaseCleanup(ctx context.Context, owner string, ttl time.Duration) (history.Token, error) {
+	if err := k.dead(); err != nil {
+		return history.Token{}, err
+	}
+	return k.Store.LeaseCleanup(ctx, owner, ttl)
+}
+
+func (k *killable) Delete(ctx context.Context, tok history.Token, p history.RetentionPolicy, runs []history.RunID) (engine.Deletion, error) {
+	if err := k.dead(); err != nil {
+		return engine.Deletion{}, err
+	}
+	return k.Store.Delete(ctx, tok, p, runs)
+}
+
+func (k *killable) PutReceipt(ctx context.Context, r history.Receipt) error {
+	if err := k.dead(); err != nil {
+		return err
+	}
+	return k.Store.PutReceipt(ctx, r)
+}
+
 // newKillable opens an environment whose process can be killed.
 func newKillable(t *testing.T, opts engine.Options, defs ...workflow.Definition) (*testEnv, *killable) {
 	t.Helper()

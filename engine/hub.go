@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"context"
 	"sync"
+	"time"
 
 	"github.com/perdure/perdure/history"
 )
@@ -11,7 +13,15 @@ import (
 type hub struct {
 	mu sync.Mutex
 	// watchers are by run. guarded by mu
-	watchers map[history.RunID]map[chan struct{}]interest
+	watchers map[history.RunID]map[chan struct{}]watcher
+	// turns counts the watchers that there were. guarded by mu
+	turns uint
+}
+
+// watcher is one who waits.
+type watcher struct {
+	interest
+	turn uint // of reminders
 }
 
 // interest says what a watcher is woken by.
@@ -22,7 +32,7 @@ const (
 	theEnd             // only the change that ends the run
 )
 
-func newHub() *hub { return &hub{watchers: make(map[history.RunID]map[chan struct{}]interest)} }
+func newHub() *hub { return &hub{watchers: make(map[history.RunID]map[chan struct{}]watcher)} }
 
 // watch returns a channel that receives after the run has changed; several changes may be one receipt.
 func (h *hub) watch(id history.RunID, in interest) (changed <-chan struct{}, stop func()) {
@@ -30,9 +40,10 @@ func (h *hub) watch(id history.RunID, in interest) (changed <-chan struct{}, sto
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.watchers[id] == nil {
-		h.watchers[id] = make(map[chan struct{}]interest)
+		h.watchers[id] = make(map[chan struct{}]watcher)
 	}
-	h.watchers[id][ch] = in
+	h.watchers[id][ch] = watcher{in, h.turns % reminders}
+	h.turns++
 	return ch, func() { h.remove(id, ch) }
 }
 
@@ -48,13 +59,49 @@ func (h *hub) remove(id history.RunID, ch chan struct{}) {
 func (h *hub) notify(c Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for ch, in := range h.watchers[c.Run] {
-		if in == theEnd && !c.Status.Terminal() {
-			continue
+	for ch, w := range h.watchers[c.Run] {
+		if w.interest == anyChange || c.Status.Terminal() {
+			wake(ch)
 		}
+	}
+}
+
+func wake(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// Whoever waits on a store that other processes write to is woken every remindEvery, since a hint of theirs can be lost;
+// not all at once, but in so many turns.
+const (
+	remindEvery = 30 * time.Second
+	reminders   = 30
+)
+
+// remind wakes the watchers in turn until ctx ends.
+func (h *hub) remind(ctx context.Context) {
+	tick := time.NewTicker(remindEvery / reminders)
+	defer tick.Stop()
+	for turn := uint(0); ; turn = (turn + 1) % reminders {
 		select {
-		case ch <- struct{}{}:
-		default:
+		case <-tick.C:
+			h.wakeTurn(turn)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (h *hub) wakeTurn(turn uint) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, of := range h.watchers {
+		for ch, w := range of {
+			if w.turn == turn {
+				wake(ch)
+			}
 		}
 	}
 }

@@ -144,7 +144,8 @@ func (e *Engine) Outcome(ctx context.Context, id history.RunID) (history.Event, 
 	return end, err
 }
 
-// Await waits until the run is over and returns its terminal event. It reads nothing in between.
+// Await waits until the run is over and returns its terminal event. It reads nothing in between, but where the
+// store is Shared.
 func (e *Engine) Await(ctx context.Context, id history.RunID) (history.Event, error) {
 	over, stop := e.hub.watch(id, theEnd)
 	defer stop()
@@ -169,7 +170,8 @@ func (e *Engine) HasCode(run *history.Run) bool {
 	return ok
 }
 
-// Watch returns a channel that receives after the run has changed. It is a hint that coalesces: read the run.
+// Watch returns a channel that receives after the run has changed, and every half a minute where the store is Shared. It is a
+// hint that coalesces: read the run.
 func (e *Engine) Watch(id history.RunID) (changed <-chan struct{}, stop func()) {
 	return e.hub.watch(id, anyChange)
 }

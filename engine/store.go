@@ -33,6 +33,10 @@ type Store interface {
 	Subscribe(fn func(Change)) (cancel func())
 }
 
+// Shared is implemented by a Store whose data other processes change as well. It may miss changes of theirs, so the engine
+// looks again every half a minute at what somebody waits for.
+type Shared interface{ Shared() }
+
 // Change is history.Change: what a subscriber is told.
 type Change = history.Change
 

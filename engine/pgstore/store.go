@@ -54,7 +54,10 @@ type Store struct {
 	tenants int
 }
 
-var _ engine.Store = (*Store)(nil)
+var (
+	_ engine.Store  = (*Store)(nil)
+	_ engine.Shared = (*Store)(nil)
+)
 
 // Open opens the store in a database. dsn is a connection string of pgx: postgres://user@host/database or key=value
 // pairs, with pool_max_conns for the number of connections. A schema of another version matches history.ErrFormat.
@@ -139,6 +142,10 @@ func (s *Store) Close() error {
 
 // Now implements engine.Store.
 func (s *Store) Now() history.Time { return s.clock.now() }
+
+// Shared implements engine.Shared: a change that another process commits late, or that the database forgot in a crash, is
+// not told.
+func (s *Store) Shared() {}
 
 // Subscribe implements engine.Store. The returned function must not be called from fn.
 func (s *Store) Subscribe(fn func(engine.Change)) (cancel func()) { return s.feed.Subscribe(fn) }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure/engine/pgstore/pgtest"
 )
@@ -35,7 +36,11 @@ func (r Rerun) OnPostgreSQL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"-test.v", "-test.timeout=10m", "-test.skip=" + anyOf(append(slices.Clone(r.Except), t.Name()))}
+	left := time.Hour
+	if deadline, ok := t.Deadline(); ok {
+		left = time.Until(deadline) - 5*time.Second // so that it is the other process that says what hangs
+	}
+	args := []string{"-test.v", "-test.timeout=" + left.String(), "-test.skip=" + anyOf(append(slices.Clone(r.Except), t.Name()))}
 	if r.Only != nil {
 		args = append(args, "-test.run="+anyOf(r.Only))
 	}
