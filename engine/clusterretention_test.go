@@ -34,6 +34,12 @@ func (x *memoryExporter) Export(_ context.Context, e history.Export) (history.Re
 	return history.Receipt{Destination: x.name, Digest: history.Sum(b), Bytes: int64(len(b))}, nil
 }
 
+func (x *memoryExporter) count(id history.RunID) int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.runs[id]
+}
+
 func (*memoryExporter) Sync(context.Context) error { return nil }
 
 // TestClusterCleansUpOneAtATime: two engines export and delete what is due; the one that has the clean-up dies in the middle of
@@ -64,12 +70,17 @@ func TestClusterCleansUpOneAtATime(t *testing.T) {
 		if _, err := members[1].PlaceHold(t.Context(), history.Hold{Scope: history.HoldRun, Run: kept, By: "law", Reason: "case 7"}); err != nil {
 			t.Fatal(err)
 		}
-		dead := -1 // who exports first dies at its eleventh run
+		// Who exports first dies at its eleventh run.
+		died := make(chan int, 1)
 		for i, x := range exporters {
 			x.at = func(n int) {
-				if dead < 0 && n == 10 {
-					dead = i
+				if n != 10 {
+					return
+				}
+				select {
+				case died <- i:
 					members[i].kill()
+				default: // the other did
 				}
 			}
 		}
@@ -80,10 +91,10 @@ func TestClusterCleansUpOneAtATime(t *testing.T) {
 			}
 		}
 		pass(10*time.Second + time.Minute + 20*time.Second + time.Minute + 20*time.Second) // due, looked at, the lease, looked at
-		if dead < 0 {
+		if len(died) == 0 {
 			t.Fatal("nobody exported anything")
 		}
-		other := 1 - dead
+		other := 1 - <-died
 		survivor := members[other]
 		for _, id := range ids {
 			_, err := survivor.Run(t.Context(), id)
@@ -100,7 +111,7 @@ func TestClusterCleansUpOneAtATime(t *testing.T) {
 			if r, err := survivor.Receipt(t.Context(), id); err != nil || r.Destination != exporters[other].name {
 				t.Errorf("run %s has the receipt %+v, %v: want the survivor's", id, r, err)
 			}
-			if n := exporters[other].runs[id]; n != 1 {
+			if n := exporters[other].count(id); n != 1 {
 				t.Errorf("run %s was exported %d times by the survivor", id, n)
 			}
 		}

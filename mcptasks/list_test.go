@@ -27,7 +27,7 @@ type rawSession struct {
 func (s *service) rawSession(principal string) *rawSession {
 	s.Helper()
 	r := &rawSession{service: s, principal: principal}
-	r.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","clientInfo":{"name":"t","version":"1"},"capabilities":{}}}`, nil)
+	r.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","clientInfo":{"name":"t","version":"1"},"capabilities":{"elicitation":{}}}}`, nil)
 	r.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`, nil)
 	s.Cleanup(func() { r.do(http.MethodDelete, "").Body.Close() })
 	return r
@@ -103,7 +103,7 @@ func TestTasksAreListedFromTheEngine(t *testing.T) {
 		return mcptasks.Caller{Tenant: "acme", Principal: x.Header.Get("X-Principal")}, nil
 	}
 	quick := workflow.Define("quick", 1, func(workflow.Context, struct{}) (string, error) { return "done", nil })
-	s := openServiceWith(t, mcptasks.Options{Identify: identify}, testbackend.New(t), quick)
+	s := openServiceWith(t, serviceOptions{server: mcptasks.Options{Identify: identify}}, testbackend.New(t), quick)
 	alice, bob := s.rawSession("alice"), s.rawSession("bob")
 	const tasks = 53
 	want := []string{}

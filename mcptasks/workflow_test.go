@@ -42,20 +42,27 @@ func newService(t testing.TB, defs ...workflow.Definition) *service {
 
 func openService(t testing.TB, data testbackend.Backend, defs ...workflow.Definition) *service {
 	t.Helper()
-	return openServiceWith(t, mcptasks.Options{}, data, defs...)
+	return openServiceWith(t, serviceOptions{}, data, defs...)
 }
 
-func openServiceWith(t testing.TB, opts mcptasks.Options, data testbackend.Backend, defs ...workflow.Definition) *service {
+// serviceOptions are those of a service's parts.
+type serviceOptions struct {
+	server mcptasks.Options
+	engine engine.Options
+}
+
+func openServiceWith(t testing.TB, opts serviceOptions, data testbackend.Backend, defs ...workflow.Definition) *service {
 	t.Helper()
 	store, err := data.Open(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &service{TB: t}
-	if s.engine, err = engine.New(store, engine.Options{Workflows: defs, Log: slog.New(slog.DiscardHandler)}); err != nil {
+	opts.engine.Workflows, opts.engine.Log = defs, slog.New(slog.DiscardHandler)
+	if s.engine, err = engine.New(store, opts.engine); err != nil {
 		t.Fatal(err)
 	}
-	if s.server, err = mcptasks.NewServer(s.engine, opts); err != nil {
+	if s.server, err = mcptasks.NewServer(s.engine, opts.server); err != nil {
 		t.Fatal(err)
 	}
 	var routes []mcptasks.Route
