@@ -4,12 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/workflow"
@@ -432,6 +435,37 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 	first.end()
 	h.initialize(nil) // there is room again
+}
+
+// TestSessionsThatOpenAtOnceAreBounded: many clients connect in the same moment.
+func TestSessionsThatOpenAtOnceAreBounded(t *testing.T) {
+	const limit, clients = 3, 40
+	h := newHarnessHTTP(t, Options{}, HTTPOptions{MaxSessions: limit})
+	var opened atomic.Int32
+	var g errgroup.Group
+	for range clients {
+		req := post{body: initializeText}.request(t, h.http.URL)
+		req.Header.Del(headerVersion)
+		g.Go(func() error {
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				return err
+			}
+			defer resp.Body.Close()
+			if id := resp.Header.Get("Mcp-Session-Id"); id != "" {
+				opened.Add(1)
+				t.Cleanup((&session2025{harness: h, id: id}).end)
+			}
+			_, err = io.Copy(io.Discard, resp.Body)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if n := opened.Load(); n < 1 || n > limit {
+		t.Errorf("%d sessions were opened at once, want at most %d", n, limit)
+	}
 }
 
 // A session can be ended while its requests wait.

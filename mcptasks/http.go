@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -107,6 +108,9 @@ type httpHandler struct {
 	limit               *rateLimit
 	maxSessions         int
 	bodyTimeout         time.Duration
+
+	mu      sync.Mutex
+	opening int // guarded by mu; requests under way that open a session
 }
 
 // bounded gives the body of a request its time. What is refused unread has it too: net/http reads the rest of the body before
@@ -231,15 +235,27 @@ func (h *httpHandler) enterSession(w http.ResponseWriter, r *http.Request) (Call
 	return caller, true
 }
 
-// full reports whether there are as many sessions as there may be. Stateless requests and connections have no id.
-func (h *httpHandler) full() bool {
-	n := 0
+// openSession lets a request in that opens a session, unless there are as many as there may be; done is to be called when it has
+// been served. Such requests count beside the sessions that are there, so that many at once do not open too many. Stateless
+// requests and connections have no id.
+func (h *httpHandler) openSession() (done func(), ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := h.opening
 	for s := range h.server.mcp.Sessions() {
 		if s.ID() != "" {
 			n++
 		}
 	}
-	return n >= h.maxSessions
+	if n >= h.maxSessions {
+		return nil, false
+	}
+	h.opening++
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.opening--
+	}, true
 }
 
 // requestExtra is what Identify sees of an HTTP request, as the SDK would make it.
@@ -322,9 +338,13 @@ func (h *httpHandler) servePOST(w http.ResponseWriter, r *http.Request, body []b
 		case f.needsSession():
 			writeError(w, http.StatusBadRequest, f.id, errNoSession())
 			return
-		case h.full(): // whatever is let in opens one, a batch too
-			writeError(w, http.StatusServiceUnavailable, f.id, internalError("the server has too many sessions; try again later"))
-			return
+		default: // whatever is let in opens one, a batch too
+			done, ok := h.openSession()
+			if !ok {
+				writeError(w, http.StatusServiceUnavailable, f.id, internalError("the server has too many sessions; try again later"))
+				return
+			}
+			defer done()
 		}
 		h.sessions.ServeHTTP(w, r)
 		return
