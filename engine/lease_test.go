@@ -217,6 +217,34 @@ func TestRenewalCoversEverythingHeld(t *testing.T) {
 	})
 }
 
+// A worker that holds other runs looks for leases that ran out as often as for work, and not only when it renews its own.
+func TestBusyWorkerTakesOverWithinASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var taken time.Time
+		long := workflow.Define("long", 1, func(ctx workflow.Context, _ int) (int, error) {
+			return workflow.Step(ctx, "s", func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() })
+		})
+		orphan := workflow.Define("orphan", 1, func(ctx workflow.Context, _ int) (int, error) {
+			return workflow.Step(ctx, "s", func(context.Context) (int, error) { taken = time.Now(); return 0, nil })
+		})
+		env := newEnvWith(t, envOptions{engine: engine.Options{Worker: worker.Options{PollInterval: 500 * time.Millisecond}}}, long, orphan)
+		env.stopWorker()
+		h := start(env, orphan, 0)
+		const lease = 33 * time.Second
+		req := engine.ClaimRequest{Owner: "dead", Workflows: []history.WorkflowKey{{Name: "orphan", Version: 1}}, Max: 1, TTL: lease}
+		if claims, err := env.store.Claim(t.Context(), req); err != nil || len(claims) != 1 {
+			t.Fatalf("%d claims, %v", len(claims), err)
+		}
+		end := time.Now().Add(lease)
+		env.startWorker()
+		start(env, long, 0)
+		result(env, h)
+		if late := taken.Sub(end); late < 0 || late > time.Second {
+			t.Errorf("taken over %s after the end of the lease, want between 0 and a second", late)
+		}
+	})
+}
+
 // TestWorkerThatComesBackWithTheSameNameIsFenced: it loses its lease while it hangs, another worker of the same name has
 // the run, and its own completion is refused.
 func TestWorkerThatComesBackWithTheSameNameIsFenced(t *testing.T) {

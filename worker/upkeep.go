@@ -8,13 +8,15 @@ import (
 )
 
 // keepUp renews the leases, expires those of others, frees stalled runs and unloads idle ones, until ctx ends. It goes
-// on while the worker drains, and rests while nothing is held.
+// on while the worker drains, and rests while nothing is held. Leases of others are looked at as often as for work: a busy
+// worker takes over as soon as an idle one.
 func (w *Worker) keepUp(ctx context.Context) {
-	for last := time.Now(); ; {
-		tick := time.NewTimer(time.Until(last.Add(w.upkeepInterval())))
+	polled := time.Now()
+	for kept := polled; ; {
+		tick := time.NewTimer(time.Until(w.nextUpkeep(polled, kept)))
 		select {
 		case <-tick.C:
-			last = time.Now()
+			polled = time.Now()
 		case <-w.busy:
 			tick.Stop()
 			continue // it may be due sooner than it was
@@ -22,19 +24,35 @@ func (w *Worker) keepUp(ctx context.Context) {
 			tick.Stop()
 			return
 		}
-		w.renew(ctx)
+		due := !polled.Before(kept.Add(w.renewInterval()))
+		if due {
+			kept = polled
+			w.renew(ctx)
+		}
 		if _, err := w.store.ExpireLeases(ctx); err != nil {
 			w.storeError(ctx, "expire leases", err)
 		}
-		w.freeStalled(ctx)
-		w.unloads.add(w.resident.takeIdle(time.Now())...)
+		if due {
+			w.freeStalled(ctx)
+			w.unloads.add(w.resident.takeIdle(time.Now())...)
+		}
 	}
 }
 
-func (w *Worker) upkeepInterval() time.Duration {
+// nextUpkeep is when to look next: after the last look for work, or where something is held after the last renewal.
+func (w *Worker) nextUpkeep(polled, kept time.Time) time.Time {
+	next := polled.Add(w.opts.PollInterval)
 	if w.free() == w.opts.MaxRuns && w.resident.empty() {
-		return w.opts.PollInterval
+		return next
 	}
+	if renewal := kept.Add(w.renewInterval()); renewal.Before(next) {
+		return renewal
+	}
+	return next
+}
+
+// renewInterval is how often the leases are renewed, and stalled runs looked for.
+func (w *Worker) renewInterval() time.Duration {
 	return min(w.opts.LeaseTTL/3, w.opts.StallTimeout/2)
 }
 
