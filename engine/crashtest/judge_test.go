@@ -134,7 +134,7 @@ func (j *judge) everyRun() {
 	}
 	for id, n := range children {
 		if parent := j.runs[id]; parent != nil && parent.Workflow == "parent" && (n > 2 || parent.Status.Terminal() && n != 2) {
-			j.errorf("run %s has %d children, want 2", parent.Key, n)
+			j.errorf("run %s is %s and has %d children, want 2: %v", parent.Key, parent.Status, n, parent.Failure)
 		}
 	}
 }

@@ -121,14 +121,14 @@ func plantedEdits(t *testing.T) (edits []overlay.Edit) {
 
 // buildChild builds this package's test binary with the points in it, and without the race detector: the child is killed some
 // hundred times, and the engine's other tests are for that.
-func buildChild(t *testing.T) (path string) {
+func buildChild(t *testing.T, more ...overlay.Edit) (path string) {
 	t.Helper()
 	dir := t.TempDir()
 	root, err := overlay.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := overlay.Write(dir, root, append(plantedEdits(t), storeEdits...)...)
+	o, err := overlay.Write(dir, root, slices.Concat(plantedEdits(t), storeEdits, more)...)
 	if err == nil {
 		err = o.Copy(dir, root, "go.etcd.io/bbolt", boltEdits...)
 	}

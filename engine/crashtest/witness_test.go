@@ -39,8 +39,9 @@ type execution struct {
 	line string
 	seq  uint64    // the newest event of the run that was durable when it began
 	at   time.Time // by the machine's clock
-	// token is that of the claim it began under.
-	token history.Token
+	// process executed it, under a claim with that token.
+	process int
+	token   history.Token
 }
 
 // executor is who executes a step: the process, and the token's epoch and counter.
@@ -123,9 +124,9 @@ func (l *witnessLog) execution(line string) error {
 	if _, err := fmt.Sscan(line, &run, &pos, &seq, &at, &who); err != nil {
 		return err
 	}
-	var life int
+	var process int
 	var token history.Token
-	if _, err := fmt.Sscanf(who, executor, &life, &token.Epoch, &token.Counter); err != nil {
+	if _, err := fmt.Sscanf(who, executor, &process, &token.Epoch, &token.Counter); err != nil {
 		return err
 	}
 	var id history.RunID
@@ -136,7 +137,7 @@ func (l *witnessLog) execution(line string) error {
 		l.executions[id] = map[history.Position][]execution{}
 	}
 	steps := l.executions[id]
-	steps[history.Position(pos)] = append(steps[history.Position(pos)], execution{line, seq, time.Unix(0, at), token})
+	steps[history.Position(pos)] = append(steps[history.Position(pos)], execution{line, seq, time.Unix(0, at), process, token})
 	return nil
 }
 

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"time"
 
+	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/workflow"
 )
 
@@ -39,6 +41,7 @@ func (c *child) workflows() []workflow.Definition {
 		workflow.Define("roll", 1, c.roll),
 		workflow.Define("trimmed", 1, c.trimmed),
 		workflow.Define("ask", 1, c.ask),
+		workflow.Define("slow", 1, c.slow),
 		workflow.Define("cancel", 1, c.waitForCancel),
 		workflow.Define("long", 1, c.long),
 		workflow.Define("tick", 1, func(ctx workflow.Context, _ string) (string, error) { return "", c.step(ctx, "tick") }),
@@ -170,6 +173,20 @@ func (c *child) long(ctx workflow.Context, _ string) (string, error) {
 	return "", nil
 }
 
+// slow has a step that ends when the parent opens the gate.
+func (c *child) slow(ctx workflow.Context, _ string) (string, error) {
+	return workflow.Step(ctx, "slow", func(ctx context.Context) (string, error) {
+		line, err := c.witness(ctx)
+		for err == nil {
+			if _, missing := os.Stat(c.life.gate()); missing == nil {
+				return line, nil
+			}
+			err = wait(ctx, "the gate")
+		}
+		return "", err
+	})
+}
+
 // step is a step that a line in the witness's log tells of; the line is its result.
 func (c *child) step(ctx workflow.Context, name string, opts ...workflow.StepOption) error {
 	_, err := workflow.Step(ctx, name, c.witness, opts...)
@@ -179,7 +196,11 @@ func (c *child) step(ctx workflow.Context, name string, opts ...workflow.StepOpt
 // witness says which execution of which step this is, and what of the run's history was durable when it began.
 func (c *child) witness(ctx context.Context) (string, error) {
 	info := workflow.StepInfo(ctx)
-	run, err := c.engine.Run(ctx, info.Run)
+	var run history.Run
+	err := c.persist(ctx, func(ctx context.Context) (err error) {
+		run, err = c.engine.Run(ctx, info.Run)
+		return err
+	})
 	if err != nil {
 		return "", err
 	}
