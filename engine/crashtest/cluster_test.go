@@ -124,6 +124,8 @@ func newCluster(t *testing.T, server *pgtest.Server, child string, seed int) *cl
 	if c.through.DSN, err = proxy.DSN(dsn); err != nil {
 		t.Fatal(err)
 	}
+	// A process may be stopped in the middle of a transaction, and leases are short.
+	c.through.DSN += fmt.Sprintf(" idle_in_transaction_session_timeout=%d", (leaseTTL / 2).Milliseconds())
 	return c
 }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/perdure/perdure/engine"
 	"github.com/perdure/perdure/engine/pgstore"
 	"github.com/perdure/perdure/engine/pgstore/pgtest"
@@ -19,6 +21,7 @@ type broken struct {
 	proxy  *pgtest.Proxy
 	store  *pgstore.Store // through the proxy
 	direct *pgstore.Store
+	dsn    string // without the proxy
 	name   string
 	made   int // runs and other things, whose names begin with name
 }
@@ -36,7 +39,7 @@ func breakable(t *testing.T) *broken {
 			t.Error(err)
 		}
 	})
-	b := &broken{T: t, proxy: proxy, direct: open(t, dsn)}
+	b := &broken{T: t, proxy: proxy, dsn: dsn, direct: open(t, dsn)}
 	through, err := proxy.DSN(dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -218,4 +221,15 @@ func (b *broken) passes(at history.Time) {
 	for b.direct.Now() <= at {
 		time.Sleep(time.Millisecond)
 	}
+}
+
+// rowIsLocked reports whether another transaction has the row of a run.
+func (b *broken) rowIsLocked(id history.RunID) bool {
+	b.Helper()
+	c, err := pgx.Connect(b.Context(), b.dsn)
+	b.ok(err)
+	defer c.Close(b.Context())
+	var free int
+	b.ok(c.QueryRow(b.Context(), "select count(*) from (select from perdure_runs where id = $1 for update skip locked) r", id[:]).Scan(&free))
+	return free == 0
 }

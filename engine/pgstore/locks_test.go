@@ -9,6 +9,7 @@ import (
 
 	"github.com/perdure/perdure/engine"
 	"github.com/perdure/perdure/engine/pgstore"
+	"github.com/perdure/perdure/engine/pgstore/pgtest"
 	"github.com/perdure/perdure/history"
 )
 
@@ -209,4 +210,38 @@ func TestTimerOfALockedRunIsLookedAtAgain(t *testing.T) {
 		t.Errorf("again: woken %d, next %s (%v), want none", woken, next, err)
 	}
 	sound(t, s)
+}
+
+// A process that stands still in the middle of a write, with a run's row locked, keeps the others out for a few seconds only.
+func TestWriterThatStandsStillLosesItsLocks(t *testing.T) {
+	b := breakable(t)
+	ctx, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	locked := false
+	var run history.Run
+	for trip := 0; !locked; trip++ {
+		run = b.begin()
+		met, done := b.proxy.Arm(pgtest.LoseTime, trip), make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = b.store.Pause(ctx, run.ID, "me", "test") // what it returns is of no interest: it stands still, or is done
+		}()
+		select {
+		case <-met:
+			if locked = b.rowIsLocked(run.ID); !locked {
+				b.proxy.Resume()
+				<-done
+			}
+		case <-done:
+			t.Fatal("the call was done without a run's row locked between two of its requests")
+		}
+	}
+	wait, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	if _, err := b.direct.Cancel(wait, run.ID, "another", "test"); err != nil {
+		t.Errorf("another cannot write to the run: %v", err)
+	}
+	giveUp()
+	b.proxy.Resume()
+	sound(t, b.direct)
 }
