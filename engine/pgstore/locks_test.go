@@ -245,3 +245,25 @@ func TestWriterThatStandsStillLosesItsLocks(t *testing.T) {
 	b.proxy.Resume()
 	sound(t, b.direct)
 }
+
+// A claim passes over a run that another transaction has locked, who may be claiming it.
+func TestClaimPassesOverALockedRun(t *testing.T) {
+	dsn := database(t)
+	s := open(t, dsn)
+	run, _, err := s.Start(t.Context(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1}, Input: []byte("1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := engine.ClaimRequest{Owner: "me", Workflows: []history.WorkflowKey{{Name: "w", Version: 1}}, Max: 1, TTL: time.Minute}
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	unlock := lockRun(t, dsn, run.ID)
+	if claims, err := s.Claim(ctx, req); err != nil || len(claims) != 0 {
+		t.Errorf("while it is locked: %d claims, %v", len(claims), err)
+	}
+	unlock()
+	if claims, err := s.Claim(t.Context(), req); err != nil || len(claims) != 1 {
+		t.Errorf("afterwards: %d claims, %v", len(claims), err)
+	}
+	sound(t, s)
+}
