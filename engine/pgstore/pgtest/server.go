@@ -51,9 +51,10 @@ func Start(ctx context.Context, settings ...string) (s *Server, err error) {
 	if s.dir, err = os.MkdirTemp("", "perdure-pg-"); err != nil {
 		return nil, err
 	}
+	dir := s.dir // an error is returned without the server
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, os.RemoveAll(s.dir))
+			err = errors.Join(err, os.RemoveAll(dir))
 		}
 	}()
 	if err := s.chown(); err != nil {
