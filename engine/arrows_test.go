@@ -72,7 +72,7 @@ var rules = map[string]rule{
 	"engine/crashtest": {libraries: []string{bbolt, xsync}},
 	"engine/storetest": {folders: []string{"engine", "engine/feed", "history", "signal", "timer"}, libraries: []string{goleak, rapid, ulid, xsync}},
 	// The data of the stores on which other packages' tests run.
-	"engine/testbackend": {folders: []string{"engine", "engine/boltstore", "engine/pgstore", "engine/storetest"}, libraries: []string{pgx}},
+	"engine/testbackend": {folders: []string{"engine", "engine/boltstore", "engine/pgstore", "engine/storetest", "workflow"}, libraries: []string{pgx}},
 	"mcptasks":           {folders: []string{"history", "workflow"}, libraries: []string{jsonschema, mcpSDK, ulid, xsync, xtime}},
 	"cmd": {
 		folders:   []string{"engine", "engine/boltstore", "engine/pgstore", "engine/schedule", "engine/transfer", "history", "mcptasks", "signal", "timer", "worker", "workflow"},

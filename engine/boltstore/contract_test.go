@@ -1,7 +1,6 @@
 package boltstore_test
 
 import (
-	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
@@ -9,8 +8,7 @@ import (
 	"github.com/perdure/perdure/engine"
 	"github.com/perdure/perdure/engine/boltstore"
 	"github.com/perdure/perdure/engine/storetest"
-	"github.com/perdure/perdure/workflow"
-	"github.com/perdure/perdure/workflow/codec"
+	"github.com/perdure/perdure/engine/testbackend"
 )
 
 // backend is a file in a folder of its own.
@@ -22,35 +20,9 @@ func (b backend) Open(clock func() time.Time) (engine.Store, error) {
 	return boltstore.Open(b.path, &boltstore.Options{Clock: clock, LockTimeout: 20 * time.Millisecond})
 }
 
-// coded is a backend whose store encodes payloads.
-type coded struct {
-	storetest.Backend
-	codecs []workflow.Codec
-}
-
-func (c coded) Open(clock func() time.Time) (engine.Store, error) {
-	s, err := c.Backend.Open(clock)
-	if err != nil {
-		return nil, err
-	}
-	return engine.WithCodecs(s, c.codecs...)
-}
-
 // TestContractWithCodecs: compressed and encrypted payloads change nothing of what a store promises.
 func TestContractWithCodecs(t *testing.T) {
-	keys := make([]codec.Key, 2)
-	for i := range keys {
-		var err error
-		if keys[i], err = codec.NewKey(fmt.Sprintf("k%d", i)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	aes, err := codec.NewAESGCM(keys...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	codecs := []workflow.Codec{codec.NewGzip(), aes}
-	storetest.Run(t, func(t *testing.T) storetest.Backend { return coded{newBackend(t), codecs} })
+	storetest.Run(t, func(t *testing.T) storetest.Backend { return testbackend.Coded(t, newBackend(t)) })
 }
 
 func TestContract(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/perdure/perdure/engine/pgstore"
 	"github.com/perdure/perdure/engine/pgstore/pgtest"
 	"github.com/perdure/perdure/engine/storetest"
+	"github.com/perdure/perdure/engine/testbackend"
 )
 
 // server is the tests' PostgreSQL; nil where there is none, and why.
@@ -85,4 +86,11 @@ func groups() []string {
 
 func TestContract(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Backend { return backend{database(t)} })
+}
+
+// TestContractWithCodecs: compressed and encrypted payloads change nothing of what a store promises. The groups are those in
+// which payloads matter.
+func TestContractWithCodecs(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) storetest.Backend { return testbackend.Coded(t, backend{database(t)}) },
+		"start", "commit", "children", "inbox", "questions", "ending", "lineage", "values")
 }
