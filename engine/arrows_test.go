@@ -69,7 +69,7 @@ var rules = map[string]rule{
 	// A kit for tests: the engine on a real file.
 	"workflow/workflowtest": {folders: []string{"engine", "engine/boltstore", "history", "workflow", "workflow/kernel"}},
 	// Its tests look into a file; what is in it is put into the code by an overlay.
-	"engine/crashtest": {libraries: []string{bbolt, xsync}},
+	"engine/crashtest": {libraries: []string{bbolt, pgx, xsync}},
 	"engine/storetest": {folders: []string{"engine", "engine/feed", "history", "signal", "timer"}, libraries: []string{goleak, rapid, ulid, xsync}},
 	// The data of the stores on which other packages' tests run.
 	"engine/testbackend": {folders: []string{"engine", "engine/boltstore", "engine/pgstore", "engine/storetest", "workflow"}, libraries: []string{pgx}},
