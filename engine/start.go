@@ -29,7 +29,8 @@ type StartOptions struct {
 	ConcurrencyLimit int
 	// Deadline bounds the whole run, from now; 0 means none.
 	Deadline time.Duration
-	// Retention is how long the run is kept after its end; 0 means for ever.
+	// Retention is how long the run is kept after its end; 0 leaves it to Options.Retention, and is for ever where no rule of
+	// that fits.
 	Retention time.Duration
 	// ReuseAfterFailure starts anew under a key whose run failed or was canceled.
 	ReuseAfterFailure bool

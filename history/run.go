@@ -40,7 +40,8 @@ type Spec struct {
 	CreatedAt   Time   `cbor:"14,keyasint" json:"createdAt"`
 	// Deadline ends the run with FailureDeadline; zero means none.
 	Deadline Time `cbor:"15,keyasint,omitempty" json:"deadline,omitempty"`
-	// Retention is how long a front end's handle stays usable after the terminal state; zero means for ever.
+	// Retention is how long the run is kept after its end, and a front end's handle stays usable. Zero leaves a run without a
+	// task to the policy, and keeps one with a task for ever.
 	Retention time.Duration `cbor:"16,keyasint,omitempty" json:"retention,omitempty"`
 	// Parent is the run that started this one as a child, and ParentPosition where.
 	Parent         RunID    `cbor:"17,keyasint,omitzero" json:"parent,omitzero"`

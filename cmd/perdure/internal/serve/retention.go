@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"github.com/perdure/perdure/cmd/perdure/internal/exit"
 	"github.com/perdure/perdure/cmd/perdure/internal/exportfile"
 	"github.com/perdure/perdure/cmd/perdure/internal/policyfile"
 	"github.com/perdure/perdure/cmd/perdure/internal/toolfile"
@@ -19,12 +18,8 @@ func readPolicy(path string) (*policyfile.File, error) {
 // retention is the engine's, by the policy. The store is open: it says who may write to the file of exports.
 func (s *server) retention(tools *toolfile.File) (o engine.RetentionOptions, err error) {
 	o.Policy = s.policy.Policy
-	_, prunes := s.store.(engine.Pruner)
 	for i := range o.Policy {
 		r := &o.Policy[i]
-		if r.KeepGenerations > 0 && !prunes {
-			return o, exit.New(exit.Usage, "leave keepGenerations out", "retention policy %s: rule %d: the store in PostgreSQL cannot prune closed generations", s.policy.Path, i+1)
-		}
 		if r.Workflow != "" && tools.Tool(r.Workflow) == nil && !isOwnWorkflow(r.Workflow) {
 			s.opts.Log.Warn("a rule of the retention policy is for a tool that is not offered: is its name right?", "tool", r.Workflow, "rule", i+1, "policy", s.policy.Path)
 		}
