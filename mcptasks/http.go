@@ -43,8 +43,8 @@ type HTTPOptions struct {
 	// Default: no limit.
 	Rate  float64
 	Burst int
-	// SessionTimeout ends idle sessions of revisions before 2026-07-28, and MaxSessions bounds them. Default: 24 h and
-	// 1,000.
+	// SessionTimeout ends idle sessions of revisions before 2026-07-28. MaxSessions bounds those of all callers; a request that
+	// would open one more is refused with 503. Default: 24 h and 1,000.
 	SessionTimeout time.Duration
 	MaxSessions    int
 	// BodyTimeout bounds how long the body of a request may take, so that connections that send nothing do not pile up.

@@ -8,7 +8,8 @@ import (
 )
 
 // Context is a workflow function's handle on its run. It has no method of context.Context: a workflow function has
-// nothing to do I/O with. It is valid in the goroutine of the function that was given it, until that returns.
+// nothing to do I/O with. It is valid in the goroutine of the function that was given it, until that returns. Operations that are called elsewhere, such as in a step,
+// return ErrMisuse; those that return no error (Now, NewID, Rand, SetStatus) end the step, or the function, with it.
 type Context struct {
 	b     *kernel.Branch
 	frame *frame

@@ -46,9 +46,12 @@ type Answer struct {
 type Verdict string
 
 const (
+	// Approve takes the proposal as it is.
 	Approve Verdict = "approve"
-	Edit    Verdict = "edit"
-	Reject  Verdict = "reject"
+	// Edit takes it with the changes that Decision.Value has.
+	Edit Verdict = "edit"
+	// Reject refuses it; Decision.Reason says why.
+	Reject Verdict = "reject"
 )
 
 // Decision answers a question with Approval set.
