@@ -22,13 +22,14 @@ const (
 	faults   = "the store's faults"
 	frontEnd = "the MCP front end"
 	crash    = "the crash matrix"
+	network  = "PostgreSQL behind a network that fails"
 	simulate = "the simulation"
 	soak     = "the soak"
 )
 
 // mutations is the list: each bug with the test that finds it. The quickest that does is the one that is run.
 func mutations() []mutation {
-	const store, core = "engine/boltstore/", "workflow/kernel/"
+	const store, core, database = "engine/boltstore/", "workflow/kernel/", "engine/pgstore/"
 	return []mutation{
 		// Ownership.
 		{
@@ -155,6 +156,34 @@ func mutations() []mutation {
 			bug: "a pruning takes the event that begins the generation that goes on", part: contract,
 			edits: []overlay.Edit{{File: store + "generations.go", Old: "last = binary.BigEndian.Uint64(k[runLen:]) - 1", New: "last = binary.BigEndian.Uint64(k[runLen:])"}},
 			pkg:   store, run: "TestContract/pruning",
+		},
+		// PostgreSQL.
+		{
+			bug: "the statement of a commit does not look at the token", part: network,
+			edits: []overlay.Edit{{
+				File: database + "quick.go",
+				Old:  " and lease_until is not null and token_epoch = ?::bigint and token = ?::bigint`,\n\t\tb.Run[:], k.row.raw, int64(b.Token.Epoch), int64(b.Token.Counter))",
+				New:  "`,\n\t\tb.Run[:], k.row.raw)",
+			}},
+			pkg: database, run: "TestPromote$",
+		},
+		{
+			bug: "a transaction whose outcome is unknown is tried again", part: network,
+			edits: []overlay.Edit{{File: database + "write.go", Old: "!repeatable(err) {", New: "!repeatable(err) && !lost(err) {"}},
+			pkg:   database, run: "TestEveryWriteThatLosesARequestOrAReplyHappensOnce/Commit_with_a_child,_reply",
+		},
+		{
+			bug: "a commit whose outcome is unknown is tried again in a transaction", part: network,
+			edits: []overlay.Edit{{File: database + "group.go", Old: "\t\tcase lost(err):\n\t\t\tg.err = err\n", New: ""}},
+			pkg:   database, run: "TestEveryWriteThatLosesARequestOrAReplyHappensOnce/Commit_of_a_run_that_was_claimed_here,_reply",
+		},
+		{
+			bug: "a claim waits for a row and takes it, whoever holds it by then", part: network,
+			edits: []overlay.Edit{{
+				File: database + "claim.go", Old: "and lease_until is null and not_before is null and blocked_by < $2 for update skip locked",
+				New: "and not_before is null and blocked_by < $2 for update",
+			}},
+			pkg: database, run: "TestClaimPassesOverALockedRun",
 		},
 		// The front end.
 		{

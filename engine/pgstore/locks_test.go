@@ -255,7 +255,7 @@ func TestClaimPassesOverALockedRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	req := engine.ClaimRequest{Owner: "me", Workflows: []history.WorkflowKey{{Name: "w", Version: 1}}, Max: 1, TTL: time.Minute}
-	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
 	defer stop()
 	unlock := lockRun(t, dsn, run.ID)
 	if claims, err := s.Claim(ctx, req); err != nil || len(claims) != 0 {
