@@ -54,6 +54,25 @@ func TestScheduleFiresAtEachTimeThroughRestarts(t *testing.T) {
 	}, nap, schedule.Workflow())
 }
 
+// TestRunsOfAScheduleLeave: nobody else says how long they are kept.
+func TestRunsOfAScheduleLeave(t *testing.T) {
+	workflowtest.Run(t, func(t *testing.T, env *workflowtest.Env) {
+		client := schedule.NewClient(env.Engine, "")
+		spec := schedule.Spec{Cron: "@hourly", Workflow: "nap", Input: []byte("1"), Retention: 150 * time.Minute}
+		if _, err := client.Create(t.Context(), "hourly", spec, "test"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(24*time.Hour + 10*time.Minute) // fake time
+		if runs := naps(t, env); len(runs) != 3 { // of this hour and of the two before
+			t.Errorf("%d runs of 24 are there, want 3", len(runs))
+		}
+		spec.Retention = -time.Hour
+		if _, err := client.Create(t.Context(), "wrong", spec, "test"); !errors.Is(err, history.ErrInvalid) {
+			t.Errorf("a negative retention gives %v", err)
+		}
+	}, nap, schedule.Workflow())
+}
+
 // TestWeeklyScheduleIsNotStarvedByRestarts: the process never lives for a day, let alone a week.
 func TestWeeklyScheduleIsNotStarvedByRestarts(t *testing.T) {
 	workflowtest.Run(t, func(t *testing.T, env *workflowtest.Env) {

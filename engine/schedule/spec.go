@@ -49,6 +49,8 @@ type Spec struct {
 	Priority int               `json:"priority,omitempty"`
 	Tags     map[string]string `json:"tags,omitempty"`
 	Deadline time.Duration     `json:"deadline,omitempty"`
+	// Retention is how long each run is kept after its end; 0 leaves it to the engine's policy, and is for ever without one.
+	Retention time.Duration `json:"retention,omitempty"`
 	// ConcurrencyKey and ConcurrencyLimit (default 1) are those of engine.StartOptions.
 	ConcurrencyKey   string `json:"concurrencyKey,omitempty"`
 	ConcurrencyLimit int    `json:"concurrencyLimit,omitempty"`
@@ -85,6 +87,8 @@ func (s *Spec) check() error {
 		return invalid("concurrency limit %d with key %q: want a limit of at least 1, with a key", s.ConcurrencyLimit, s.ConcurrencyKey)
 	case s.Deadline < 0:
 		return invalid("deadline %s is negative", s.Deadline)
+	case s.Retention < 0:
+		return invalid("retention %s is negative: 0 leaves it to the policy", s.Retention)
 	}
 	return nil
 }

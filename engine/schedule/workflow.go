@@ -229,7 +229,7 @@ func start(ctx context.Context, spec Spec, last, tenant, key string) (fired, err
 	}
 	s := history.Start{By: "schedule", Input: spec.Input, Spec: history.Spec{
 		Tenant: tenant, Key: key, Workflow: spec.Workflow, Version: spec.Version, Queue: spec.Queue, Priority: spec.Priority, Tags: spec.Tags,
-		ConcurrencyKey: spec.ConcurrencyKey, ConcurrencyLimit: spec.ConcurrencyLimit,
+		ConcurrencyKey: spec.ConcurrencyKey, ConcurrencyLimit: spec.ConcurrencyLimit, Retention: spec.Retention,
 	}}
 	if spec.Deadline > 0 {
 		s.Spec.Deadline = history.TimeOf(time.Now()).Add(spec.Deadline)

@@ -47,6 +47,8 @@ type Tools interface {
 	CheckInput(tool string, input []byte) error
 	// Concurrency is the concurrency key of a run with these arguments, and its limit; "" and 0 where there is no bound.
 	Concurrency(tool string, input []byte) (key string, limit int, err error)
+	// Retention is how long a run of the tool that has no client is kept after its end; 0 where the policy decides.
+	Retention(tool string) (time.Duration, error)
 	// Record makes what is recorded of a step from its result in the terms of the tool file.
 	Record(code history.WorkflowKey, step history.Position, result json.RawMessage) (json.RawMessage, error)
 }

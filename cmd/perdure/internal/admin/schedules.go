@@ -74,6 +74,12 @@ func (h *Handler) schedules(handle func(pattern string, fn func(r *http.Request)
 				return nil, exit.New(exit.Usage, "", "tool %s: %w", req.Spec.Workflow, err)
 			}
 		}
+		if req.Spec.Retention == 0 {
+			var err error
+			if req.Spec.Retention, err = h.Tools.Retention(req.Spec.Workflow); err != nil {
+				return nil, err
+			}
+		}
 		if _, err := h.Schedules.Create(r.Context(), r.PathValue("name"), req.Spec, by(r)); err != nil {
 			return nil, err
 		}

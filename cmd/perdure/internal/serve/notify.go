@@ -155,7 +155,7 @@ func (n *notifier) look(ctx context.Context, id history.RunID) error {
 		_, _, err = n.server.engine.StartRun(ctx, history.Start{
 			Spec: history.Spec{
 				Tenant: run.Tenant, Key: "notify/" + run.ID.String() + "/" + open[i].Key,
-				Workflow: notifyWorkflow, Version: 1, Retention: 7 * 24 * time.Hour,
+				Workflow: notifyWorkflow, Version: 1, Retention: defaultRetention,
 			},
 			Input: input, By: "perdure",
 		})

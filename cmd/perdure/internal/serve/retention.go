@@ -1,11 +1,16 @@
 package serve
 
 import (
+	"time"
+
 	"github.com/perdure/perdure/cmd/perdure/internal/exportfile"
 	"github.com/perdure/perdure/cmd/perdure/internal/policyfile"
 	"github.com/perdure/perdure/cmd/perdure/internal/toolfile"
 	"github.com/perdure/perdure/engine"
 )
+
+// defaultRetention is how long runs are kept of which neither their tool nor a policy says it.
+const defaultRetention = 7 * 24 * time.Hour
 
 // readPolicy reads the file of the policy; without one the policy is empty.
 func readPolicy(path string) (*policyfile.File, error) {

@@ -142,6 +142,7 @@ func (s *server) open(ctx context.Context) (l listeners, err error) {
 		Implementation: &mcp.Implementation{Name: "perdure", Title: "Perdure", Version: s.opts.Version},
 		Logger:         log,
 	}
+	front.Retention = defaultRetention
 	if s.policy.Path != "" {
 		front.Retention = mcptasks.Unlimited // where the tool does not say it the policy does
 	}

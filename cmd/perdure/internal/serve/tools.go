@@ -244,6 +244,22 @@ func (t *tools) Concurrency(name string, input []byte) (key string, limit int, e
 	return flow.Tool().ConcurrencyOf(toolfile.Caller{}, input)
 }
 
+// Retention is how long a run of a tool is kept that has no client. One of a tool that keeps its runs for ever is left to the
+// policy, since only a client's handle is kept whatever that says.
+func (t *tools) Retention(name string) (time.Duration, error) {
+	flow, err := t.offer(name)
+	if err != nil {
+		return 0, err
+	}
+	switch r := flow.Tool().Retention; {
+	case r != nil:
+		return max(time.Duration(*r), 0), nil
+	case t.server.policy.Path != "":
+		return 0, nil
+	}
+	return defaultRetention, nil
+}
+
 // offer is the code of a tool that is offered.
 func (t *tools) offer(name string) (*toolflow.Flow, error) {
 	t.mu.Lock()
