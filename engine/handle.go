@@ -53,8 +53,8 @@ func (h *Handle[Out]) Result(ctx context.Context) (Out, error) {
 // RunError is the end of a run without a result.
 type RunError struct {
 	Run     history.RunID
-	Status  history.Status
-	Failure *history.Failure
+	Status  history.Status   // history.StatusFailed or StatusCanceled
+	Failure *history.Failure // why it failed; nil where that is not recorded
 }
 
 // Unwrap lets errors.Is and errors.As find what ended the run: workflow's errors, as they are found in the workflow.

@@ -206,6 +206,7 @@ func (k InboxKind) String() string {
 // stamped by the store's committer and never decreases along that order; each item has one fate: consumed by one
 // event, or dead.
 type InboxItem struct {
+	// Kind says what Name, Key, Payload and Failure are. By is who it is from, Message their reason.
 	Seq        uint64    `cbor:"1,keyasint" json:"seq"`
 	Kind       InboxKind `cbor:"2,keyasint" json:"kind"`
 	Name       string    `cbor:"3,keyasint,omitempty" json:"name,omitempty"`

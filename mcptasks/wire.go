@@ -49,7 +49,8 @@ const (
 // TaskStatus is where a task stands.
 type TaskStatus string
 
-// The statuses of SEP-2663. Completed, Failed and Cancelled are terminal.
+// The statuses of SEP-2663. Completed (the tool has a result, which can be an error of the tool's), Failed (a protocol error) and
+// Cancelled are terminal.
 const (
 	Working       TaskStatus = "working"
 	InputRequired TaskStatus = "input_required"

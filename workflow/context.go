@@ -28,9 +28,9 @@ type RunInfo struct {
 	Version    int
 	Tenant     string
 	Principal  string
-	Generation int
+	Generation int // 0, and one more for each ContinueAsNew
 	Tags       map[string]string
-	StartedAt  time.Time
+	StartedAt  time.Time // of the run, by the store's time
 	// Deadline is the run's own; the zero time means none.
 	Deadline time.Time
 	// Accepts lists the interrupt methods that the run's client declared it can answer; nil where no client asked.
