@@ -55,7 +55,8 @@ func New(store Store, opts Options) (*Engine, error) {
 		return nil, err
 	}
 	e.sweeper = newSweeper(e, raw)
-	e.timers = timer.NewService(store, e.opts.Log)
+	_, e.shared = raw.(Shared)
+	e.timers = e.newTimers()
 	if !e.opts.WithoutWorker {
 		e.opts.Worker.Runs = reach{e}
 		if err := e.openCrashFile(); err != nil {
@@ -63,10 +64,18 @@ func New(store Store, opts Options) (*Engine, error) {
 		}
 		e.worker = worker.New(store, e.code, e.opts.Worker)
 	}
-	_, e.shared = raw.(Shared)
 	e.unsubscribe = store.Subscribe(e.changed)
 	e.run()
 	return e, nil
+}
+
+// newTimers makes the service that fires timers. Where other processes set some, it looks as often as a worker looks for work.
+func (e *Engine) newTimers() *timer.Service {
+	o := timer.Options{Log: e.opts.Log}
+	if e.shared {
+		o.MaxNap = e.opts.Worker.PollInterval
+	}
+	return timer.NewService(e.store, o)
 }
 
 // openCrashFile lets the worker know which runs were being executed when the process before ended.

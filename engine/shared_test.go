@@ -8,6 +8,8 @@ import (
 
 	"github.com/perdure/perdure/engine"
 	"github.com/perdure/perdure/history"
+	"github.com/perdure/perdure/worker"
+	"github.com/perdure/perdure/workflow"
 )
 
 // deaf is a store that other processes write to, and none of whose changes are told.
@@ -60,6 +62,28 @@ func TestWhoWaitsOnASharedStoreNeedsNoHint(t *testing.T) {
 		}
 		if err := other.Err(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// TestTimerOfAnotherProcessNeedsNoHint: the process that set a timer is gone, and its hint was lost: another fires it within
+// PollInterval.
+func TestTimerOfAnotherProcessNeedsNoHint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := workflow.Define("sleep", 1, func(ctx workflow.Context, d time.Duration) (int, error) { return 0, workflow.Sleep(ctx, d) })
+		env := newEnv(t, w)
+		const poll = 5 * time.Second
+		other := env.second(func(s engine.Store) engine.Store { return deaf{s} }, engine.Options{WithoutWorker: true, Worker: worker.Options{PollInterval: poll}})
+		synctest.Wait() // it has looked, and seen no timer
+		h := start(env, w, time.Second)
+		env.await(h.ID(), waiting)
+		if err := env.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		env.Engine = other
+		pass(poll)
+		if run := env.run(h.ID()); run.Status != history.StatusReady {
+			t.Errorf("%s after its instant the run is %s", poll-time.Second, run.Status)
 		}
 	})
 }

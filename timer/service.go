@@ -15,9 +15,19 @@ type Source interface {
 	WakeDue(ctx context.Context, limit int) (woken int, next history.Time, err error)
 }
 
+// Options configure a service. The zero value is usable.
+type Options struct {
+	// MaxNap bounds how long the service sleeps without looking (default 1 min): clocks step, and hints can be missed. A source
+	// whose timers other processes set as well wants less: a hint of theirs that is lost makes a timer as late as that.
+	MaxNap time.Duration
+	// Log is where the service's lines go (default slog.Default()).
+	Log *slog.Logger
+}
+
 // Service wakes runs when their timers fall due. Create it with NewService, run it with Run.
 type Service struct {
 	source Source
+	maxNap time.Duration
 	log    *slog.Logger
 	// earlier carries the instants of timers that were set while the service sleeps.
 	earlier chan history.Time
@@ -26,15 +36,19 @@ type Service struct {
 const (
 	// wakeBatch bounds one call to the source.
 	wakeBatch = 1000
-	// maxNap bounds how long the service sleeps without looking: clocks step, and hints can be missed.
-	maxNap = time.Minute
 	// retryNap is the pause after an error of the source.
 	retryNap = time.Second
 )
 
 // NewService prepares a service; nothing fires before Run.
-func NewService(source Source, log *slog.Logger) *Service {
-	return &Service{source: source, log: log, earlier: make(chan history.Time, 1)}
+func NewService(source Source, o Options) *Service {
+	if o.MaxNap <= 0 {
+		o.MaxNap = time.Minute
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return &Service{source: source, maxNap: o.MaxNap, log: o.Log, earlier: make(chan history.Time, 1)}
 }
 
 // Notify says that a timer was set. It does not block.
@@ -74,7 +88,7 @@ func (s *Service) fire(ctx context.Context) (history.Time, error) {
 // nap sleeps until the next timer, or until an earlier one is set.
 func (s *Service) nap(ctx context.Context, next history.Time) {
 	for {
-		d := maxNap
+		d := s.maxNap
 		if !next.IsZero() {
 			d = min(d, next.Sub(s.source.Now()))
 		}

@@ -49,7 +49,7 @@ type Options struct {
 	// MaxRuns bounds the runs held at once (default 1,000). A run that only waits is not held.
 	MaxRuns int
 	// PollInterval is how often the worker looks for work, and for leases that ran out, without a hint from the store
-	// (default 1 min). A store that several processes share wants less.
+	// (default 1 min). A store that several processes share wants less; its engine looks for timers of others as often.
 	PollInterval time.Duration
 	// LeaseTTL is how long a lease lasts without renewal (default 30 s); it is renewed every third of that.
 	LeaseTTL time.Duration
