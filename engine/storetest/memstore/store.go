@@ -30,7 +30,9 @@ type Disk struct {
 
 type tenantKey struct{ tenant, key string }
 
-// run is everything about one run. A write changes a copy.
+// run is everything about one run. A write changes a copy, but for the events: a copy appends to the array of its original, which
+// has none of what is past its own length. So a record that is there is never changed in place, and of the copies of a run
+// one is ever kept.
 type run struct {
 	spec    history.Spec
 	state   history.State
@@ -56,7 +58,6 @@ type identity struct {
 
 func (r *run) clone() *run {
 	c := *r
-	c.events = slices.Clip(r.events)
 	c.timers = maps.Clone(r.timers)
 	c.open = slices.Clone(r.open)
 	c.asked = maps.Clone(r.asked)
