@@ -38,7 +38,9 @@ type Cleaner interface {
 	// whose runs have an export receipt, which goes too. It is written to the journal, in the same commit.
 	PurgeTombstones(ctx context.Context, token history.Token, policy history.RetentionPolicy, runs []history.RunID, by, reason string) (Deletion, error)
 
-	// PlaceHold places a legal hold and returns it with its id and time. Nothing that it is on is deleted from then on.
+	// PlaceHold places a legal hold and returns it with its id and time. Nothing that it is on is deleted from then on. A hold
+	// without an id gets one. It is returned with an error too, where the hold as such is good: who cannot tell what became of
+	// it repeats the call with that hold, and ErrConflict then says that it was placed.
 	PlaceHold(ctx context.Context, h history.Hold) (history.Hold, error)
 	// ReleaseHold ends a hold. Releasing it twice changes nothing.
 	ReleaseHold(ctx context.Context, id history.RunID, by, reason string) (history.Hold, error)

@@ -45,7 +45,8 @@ func (e *Engine) Tombstone(ctx context.Context, id history.RunID) (history.Tombs
 }
 
 // PlaceHold places a legal hold: while it is in force nothing that it is on is deleted or purged. Who and why are needed;
-// the error matches history.ErrInvalid without.
+// the error matches history.ErrInvalid without. With another error the hold has its id all the same: repeat the call with it, so
+// that one is placed, and history.ErrConflict then says that it was there.
 func (e *Engine) PlaceHold(ctx context.Context, h history.Hold) (history.Hold, error) {
 	return e.store.PlaceHold(ctx, h)
 }

@@ -48,20 +48,19 @@ func (s *Store) PlaceHold(ctx context.Context, h history.Hold) (history.Hold, er
 	if err := h.Check(); err != nil {
 		return h, s.wrap("place hold", err)
 	}
-	id := h.ID
-	if id == (history.RunID{}) {
-		id = history.NewRunID(s.clock.now())
+	if h.ID == (history.RunID{}) {
+		h.ID = history.NewRunID(s.clock.now())
 	}
 	placed := h
 	err := s.submit(ctx, "place hold", func(st *stage) error {
-		if st.get(bHolds, id[:]) != nil {
-			return fmt.Errorf("hold %s is there: %w", id, history.ErrConflict)
+		if st.get(bHolds, h.ID[:]) != nil {
+			return fmt.Errorf("hold %s is there: %w", h.ID, history.ErrConflict)
 		}
-		placed.ID, placed.PlacedAt, placed.ReleasedAt, placed.ReleasedBy, placed.ReleaseReason = id, st.now, 0, "", ""
+		placed.PlacedAt, placed.ReleasedAt, placed.ReleasedBy, placed.ReleaseReason = st.now, 0, "", ""
 		if err := st.putHold(&placed); err != nil {
 			return err
 		}
-		return st.note(history.Entry{Verb: "place hold", By: placed.By, Reason: placed.Reason, Subject: id.String()})
+		return st.note(history.Entry{Verb: "place hold", By: placed.By, Reason: placed.Reason, Subject: placed.ID.String()})
 	})
 	if err != nil {
 		return h, err

@@ -125,11 +125,11 @@ func after(c history.Claim, next history.Next, events ...history.Event) history.
 	return b
 }
 
-// finished is a run that has completed, and whose retention is over.
+// finished is a run that has completed with a result, and whose retention is over.
 func (b *broken) finished() history.Run {
 	b.Helper()
 	c := b.take(func(s *history.Spec) { s.Retention = 1 })
-	_, err := b.direct.Commit(b.Context(), after(c, history.NextClosed, history.Event{Kind: history.RunCompleted}))
+	_, err := b.direct.Commit(b.Context(), after(c, history.NextClosed, history.Event{Kind: history.RunCompleted, Payload: []byte("1")}))
 	b.ok(err)
 	return b.run(c.Run.ID)
 }
@@ -202,6 +202,48 @@ func (b *broken) journaled(verb string, subject history.RunID) (n int) {
 	b.Helper()
 	for _, e := range b.journal() {
 		if e.Verb == verb && e.Subject == subject.String() {
+			n++
+		}
+	}
+	return n
+}
+
+// journaledFrom counts the entries about runs of which this is the first.
+func (b *broken) journaledFrom(verb string, first history.RunID) (n int) {
+	b.Helper()
+	for _, e := range b.journal() {
+		if e.Verb == verb && e.From == first {
+			n++
+		}
+	}
+	return n
+}
+
+// head reads what a commit changes.
+func (b *broken) head(id history.RunID) func() any {
+	return func() any {
+		b.Helper()
+		return b.run(id).Head
+	}
+}
+
+func (b *broken) holdsOn(run history.RunID) (n int) {
+	b.Helper()
+	holds, err := b.direct.Holds(b.Context(), true)
+	b.ok(err)
+	for _, h := range holds {
+		if h.Run == run {
+			n++
+		}
+	}
+	return n
+}
+
+// payloads counts the events that have one.
+func (b *broken) payloads(id history.RunID) (n int) {
+	b.Helper()
+	for _, e := range b.events(id) {
+		if len(e.Payload) > 0 {
 			n++
 		}
 	}

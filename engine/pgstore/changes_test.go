@@ -14,8 +14,8 @@ type change struct {
 	call func(ctx context.Context, again bool) error
 	// once checks that it has happened, and once.
 	once func()
-	// commits is the run of a commit: the store itself finds out what became of that.
-	commits history.RunID
+	// seen reads what the call changes, where the store itself finds out what became of a call; nil: it does not.
+	seen func() any
 }
 
 // accepting takes an error for a success where the call before, which nobody was told of, explains it.
@@ -214,7 +214,7 @@ func changes() map[string]func(b *broken) change {
 			batch := after(c, history.NextWaiting, history.Event{Kind: history.ChildStarted, Position: "c#0", Op: "child", Name: "child", Key: child.String()})
 			batch.Children = []history.Start{{Spec: history.Spec{ID: child, Key: "child of " + c.Run.Key, Workflow: "w", Version: 1}}}
 			return change{
-				commits: c.Run.ID,
+				seen: b.head(c.Run.ID),
 				call: func(ctx context.Context, again bool) error {
 					_, err := b.store.Commit(ctx, batch)
 					return accepting(again, err, history.ErrSequence, history.ErrFenced)
@@ -280,6 +280,21 @@ func changes() map[string]func(b *broken) change {
 				once: func() { b.want("entries", b.journaled("place hold", run.ID), 1) },
 			}
 		},
+		"PlaceHold without an id": func(b *broken) change {
+			run := b.begin()
+			hold := history.Hold{Scope: history.HoldRun, Run: run.ID, By: "me", Reason: "test"}
+			return change{
+				seen: func() any { return b.holdsOn(run.ID) },
+				call: func(ctx context.Context, again bool) (err error) {
+					hold, err = b.store.PlaceHold(ctx, hold)
+					return accepting(again, err, history.ErrConflict)
+				},
+				once: func() {
+					b.want("holds", b.holdsOn(run.ID), 1)
+					b.want("entries", b.journaled("place hold", hold.ID), 1)
+				},
+			}
+		},
 		"ReleaseHold": func(b *broken) change {
 			run := b.begin()
 			_, err := b.direct.PlaceHold(b.Context(), history.Hold{ID: run.ID, Scope: history.HoldRun, Run: run.ID, By: "me", Reason: "test"})
@@ -330,6 +345,37 @@ func changes() map[string]func(b *broken) change {
 				},
 			}
 		},
+		"ErasePayloads": func(b *broken) change {
+			run := b.finished()
+			b.want("has a payload", b.payloads(run.ID) > 0, true)
+			return change{
+				call: func(ctx context.Context, _ bool) error {
+					_, err := b.store.ErasePayloads(ctx, run.ID, "me", "test")
+					return err
+				},
+				once: func() {
+					b.want("payloads", b.payloads(run.ID), 0)
+					b.want("entries", b.journaled(history.EntryErase, run.ID), 1)
+				},
+			}
+		},
+		"Prune": func(b *broken) change {
+			c := b.take()
+			_, err := b.direct.Commit(b.Context(), after(c, history.NextReady, history.Event{Kind: history.RunContinued, Payload: []byte("2")}))
+			b.ok(err)
+			end, token := b.run(c.Run.ID), b.cleaner()
+			b.passes(end.UpdatedAt + 1)
+			return change{
+				call: func(ctx context.Context, again bool) error {
+					_, err := b.store.Prune(ctx, token, history.RetentionPolicy{{KeepGenerations: 1}}, []history.RunID{end.ID}, "me", "test")
+					return err
+				},
+				once: func() {
+					b.want("first event", b.events(end.ID)[0].Kind, history.RunContinued)
+					b.want("entries", b.journaledFrom("prune generations", end.ID), 1)
+				},
+			}
+		},
 		"PurgeTombstones": func(b *broken) change {
 			run, token := b.finished(), b.cleaner()
 			b.ok(b.direct.PutReceipt(b.Context(), receipt(run)))
@@ -340,15 +386,7 @@ func changes() map[string]func(b *broken) change {
 					_, err := b.store.PurgeTombstones(ctx, token, history.RetentionPolicy{{KeepTombstones: 1}}, []history.RunID{run.ID}, "me", "test")
 					return err
 				},
-				once: func() {
-					n := 0
-					for _, e := range b.journal() {
-						if e.Verb == "purge tombstones" && e.From == run.ID {
-							n++
-						}
-					}
-					b.want("entries", n, 1)
-				},
+				once: func() { b.want("entries", b.journaledFrom("purge tombstones", run.ID), 1) },
 			}
 		},
 	}
@@ -357,7 +395,7 @@ func changes() map[string]func(b *broken) change {
 func (b *broken) commitsStep(c history.Claim) change {
 	batch := after(c, history.NextRunning, history.Event{Kind: history.StepCompleted, Position: "s#0", Op: "step", Name: "s"})
 	return change{
-		commits: c.Run.ID,
+		seen: b.head(c.Run.ID),
 		call: func(ctx context.Context, again bool) error {
 			_, err := b.store.Commit(ctx, batch)
 			return accepting(again, err, history.ErrSequence, history.ErrFenced)
@@ -373,7 +411,7 @@ func (b *broken) commitsStep(c history.Claim) change {
 func (b *broken) commitsEnd(c history.Claim) change {
 	batch := after(c, history.NextClosed, history.Event{Kind: history.RunCompleted})
 	return change{
-		commits: c.Run.ID,
+		seen: b.head(c.Run.ID),
 		call: func(ctx context.Context, again bool) error {
 			_, err := b.store.Commit(ctx, batch)
 			return accepting(again, err, history.ErrSequence, history.ErrFenced)

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -17,22 +18,48 @@ func (s *Store) PlaceHold(ctx context.Context, h history.Hold) (history.Hold, er
 	if err := h.Check(); err != nil {
 		return h, err
 	}
-	err := s.write(ctx, "place hold", nil, func(w *write) error {
+	if h.ID == (history.RunID{}) {
+		h.ID = history.NewRunID(s.Now()) // before the first attempt: it is what the hold is found by
+	}
+	var rec []byte
+	err := s.write(ctx, "place hold", nil, func(w *write) (err error) {
 		if _, err := w.cleaner(ctx); err != nil {
 			return err
 		}
-		if h.ID == (history.RunID{}) {
-			h.ID = history.NewRunID(w.at)
-		}
 		h.PlacedAt, h.ReleasedAt, h.ReleasedBy, h.ReleaseReason = w.at, 0, "", ""
-		rec, err := history.Encode(w.codec, &h)
-		if err != nil {
+		if rec, err = history.Encode(w.codec, &h); err != nil {
 			return err
 		}
 		w.batch.Queue("insert into perdure_holds (id, released, rec) values ($1, false, $2)", h.ID[:], rec)
 		return w.note(ctx, history.Entry{Verb: "place hold", By: h.By, Reason: h.Reason, Subject: h.ID.String()})
 	})
+	if err != nil && lost(err) {
+		err = s.readBackHold(ctx, h.ID, rec, err)
+	}
 	return h, err
+}
+
+// readBackHold finds out what became of a hold whose reply was lost. Until that transaction has ended it has the row of the
+// clean-up lease locked, which readBackHold waits for.
+func (s *Store) readBackHold(ctx context.Context, id history.RunID, want []byte, cause error) error {
+	var found []byte
+	err := s.write(ctx, "read back a hold", nil, func(w *write) error {
+		if _, err := w.cleaner(ctx); err != nil {
+			return err
+		}
+		err := w.conn.QueryRow(ctx, "select rec from perdure_holds where id = $1", id[:]).Scan(&found)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return errors.Join(cause, err)
+	case found != nil && bytes.Equal(found, want):
+		return nil
+	}
+	return cause
 }
 
 // ReleaseHold implements engine.Store.

@@ -9,16 +9,16 @@ import (
 	"testing"
 
 	"github.com/perdure/perdure/engine"
+	"github.com/perdure/perdure/engine/pgstore"
 	"github.com/perdure/perdure/engine/pgstore/pgtest"
-	"github.com/perdure/perdure/history"
 )
 
 // mostTrips bounds the requests of one call, with those that prepare its statements.
 const mostTrips = 60
 
 // Each write loses, in turn, each of its requests and each of its replies, with the connection, or is kept back there until
-// its caller gives up. Whoever then repeats it finds that it has happened once. A commit that was cut off finds that out by
-// itself: it is acknowledged exactly if it has happened.
+// its caller gives up. Whoever then repeats it finds that it has happened once. A commit and a hold that were cut off find that
+// out by themselves: they are acknowledged exactly if they have happened.
 func TestEveryWriteThatLosesARequestOrAReplyHappensOnce(t *testing.T) {
 	b := breakable(t)
 	all := changes()
@@ -44,9 +44,9 @@ func TestEveryWriteThatLosesARequestOrAReplyHappensOnce(t *testing.T) {
 // loses makes a change whose n-th request meets a loss. It reports whether there was one.
 func (b *broken) loses(c change, loss pgtest.Loss, n int) bool {
 	b.Helper()
-	var before history.Digest
-	if c.commits != (history.RunID{}) {
-		before = b.run(c.commits).Head
+	var before any
+	if c.seen != nil {
+		before = c.seen()
 	}
 	ctx, giveUp := context.WithCancel(b.Context())
 	defer giveUp()
@@ -66,9 +66,9 @@ func (b *broken) loses(c change, loss pgtest.Loss, n int) bool {
 	if !lost && err != nil {
 		b.Fatalf("request %d was not reached, and the call fails: %v", n, err)
 	}
-	if c.commits != (history.RunID{}) && loss != pgtest.LoseTime {
-		if happened := b.run(c.commits).Head != before; happened != (err == nil) {
-			b.Fatalf("after the loss of request %d the commit has happened: %t, and returns: %v", n, happened, err)
+	if c.seen != nil && loss != pgtest.LoseTime {
+		if happened := c.seen() != before; happened != (err == nil) {
+			b.Fatalf("after the loss of request %d the call has happened: %t, and returns: %v", n, happened, err)
 		}
 	}
 	for tries := 0; err != nil; tries++ {
@@ -84,17 +84,17 @@ func (b *broken) loses(c change, loss pgtest.Loss, n int) bool {
 	return lost
 }
 
-// TestEveryWriteLosesItsReplies finds the writes that the table above does not have.
+// TestEveryWriteLosesItsReplies finds the writes that the table above does not have, those of optional interfaces too.
 func TestEveryWriteLosesItsReplies(t *testing.T) {
-	reads := []string{"Now", "Subscribe", "Close", "Expired", "Tombstones", "Tombstone", "Holds", "Receipt", "Journal"}
+	reads := []string{"Now", "Subscribe", "Close", "Shared", "Stats", "Expired", "Prunable", "Tombstones", "Tombstone", "Holds", "Receipt", "Journal"}
 	for m := range reflect.TypeFor[engine.Reader]().Methods() {
 		if m.Name != "Secret" { // it makes one
 			reads = append(reads, m.Name)
 		}
 	}
-	reads = append(reads, "Erase") // Delete leaves nothing for it here
+	reads = append(reads, "Erase") // Delete and Prune leave nothing for it here
 	all := changes()
-	for m := range reflect.TypeFor[engine.Store]().Methods() {
+	for m := range reflect.TypeFor[*pgstore.Store]().Methods() {
 		if _, there := all[m.Name]; !there && !slices.Contains(reads, m.Name) {
 			t.Errorf("the replies of %s are never lost", m.Name)
 		}

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -56,6 +57,31 @@ func holds(e *env) {
 	equal(e, "verb", journal[1].Verb, "release hold")
 	equal(e, "reason", journal[1].Reason, "case closed")
 	equal(e, "by", journal[1].By, "counsel")
+	e.holdRepeated()
+}
+
+// holdRepeated places a hold by a call that may not tell what became of it, and again.
+func (e *env) holdRepeated() {
+	e.Helper()
+	ended, end := context.WithCancel(e.ctx)
+	end()
+	h, err := e.PlaceHold(ended, history.Hold{Scope: history.HoldRun, Run: history.NewRunID(e.Now()), By: "counsel", Reason: "repeated"})
+	e.is(err, context.Canceled)
+	equal(e, "has an id", h.ID != history.RunID{}, true)
+	if _, err = e.PlaceHold(e.ctx, h); err != nil {
+		e.is(err, history.ErrConflict)
+	}
+	_, err = e.PlaceHold(e.ctx, h)
+	e.is(err, history.ErrConflict)
+	holds, err := e.Holds(e.ctx, true)
+	e.ok(err)
+	n := 0
+	for _, o := range holds {
+		if o.Run == h.Run {
+			n++
+		}
+	}
+	equal(e, "holds", n, 1)
 }
 
 func receiptOf(run history.Run) history.Receipt {

@@ -285,10 +285,10 @@ func (s *Store) PlaceHold(ctx context.Context, h history.Hold) (history.Hold, er
 	if err := h.Check(); err != nil {
 		return h, err
 	}
+	if h.ID == (history.RunID{}) {
+		h.ID = history.NewRunID(s.Now())
+	}
 	err := s.do(ctx, "place hold", func() error {
-		if h.ID == (history.RunID{}) {
-			h.ID = history.NewRunID(s.now())
-		}
 		if slices.ContainsFunc(s.disk.graves.holds, func(o history.Hold) bool { return o.ID == h.ID }) {
 			return fmt.Errorf("hold %s: %w", h.ID, history.ErrConflict)
 		}
