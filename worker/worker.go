@@ -41,7 +41,7 @@ type Worker struct {
 	mu sync.Mutex
 	// held are the runs that this worker has a token for. guarded by mu
 	held map[history.RunID]*held
-	// missed are the runs, not held, of which changes came while a claim was being made; nil while none is. guarded by mu
+	// missed are the runs, not held, that got something to see while a claim was being made; nil while none is. guarded by mu
 	missed map[history.RunID]struct{}
 	// driving are the runs whose goroutines running counts. guarded by mu
 	driving map[*held]struct{}
@@ -86,11 +86,12 @@ func (w *Worker) Notify(c history.Change) {
 	if c.Status == history.StatusPaused {
 		w.unloadResident(c.Run)
 	}
-	switch h := w.findOrMiss(c.Run); {
+	news := c.Inbox || c.Due
+	switch h := w.findOrMiss(c.Run, news); {
 	case h == nil:
 	case h.token == c.Fenced:
 		h.lose()
-	case c.Inbox, c.Due:
+	case news:
 		h.poke()
 	}
 }
@@ -253,7 +254,7 @@ func (w *Worker) find(id history.RunID) *held {
 	return w.held[id]
 }
 
-// watch keeps in mind, from before a claim until its runs are held, which runs changed.
+// watch keeps in mind, from before a claim until its runs are held, which runs got something to see.
 func (w *Worker) watch(on bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -263,12 +264,13 @@ func (w *Worker) watch(on bool) {
 	}
 }
 
-// findOrMiss returns the run where it is held, and else keeps in mind that it changed.
-func (w *Worker) findOrMiss(id history.RunID) *held {
+// findOrMiss returns the run where it is held, and else keeps in mind that there are news of it. That it was started is none:
+// a claim that it comes beside would read its inbox for nothing.
+func (w *Worker) findOrMiss(id history.RunID, news bool) *held {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	h := w.held[id]
-	if h == nil && w.missed != nil {
+	if h == nil && news && w.missed != nil {
 		w.missed[id] = struct{}{}
 	}
 	return h
