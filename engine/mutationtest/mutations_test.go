@@ -180,8 +180,8 @@ func mutations() []mutation {
 		{
 			bug: "a claim waits for a row and takes it, whoever holds it by then", part: network,
 			edits: []overlay.Edit{{
-				File: database + "claim.go", Old: "and lease_until is null and not_before is null and blocked_by < $2 for update skip locked",
-				New: "and not_before is null and blocked_by < $2 for update",
+				File: database + "onetenant.go", Old: "and ` + isFree + ` and blocked_by < $4 for update skip locked",
+				New: "and blocked_by < $4 for update",
 			}},
 			pkg: database, run: "TestClaimPassesOverALockedRun",
 		},

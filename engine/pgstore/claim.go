@@ -17,9 +17,8 @@ import (
 // tenant and concurrency key that nobody holds, and the index perdure_runs_line has them in order. It chooses by the
 // rules of engine.Leases, takes the rows that no other transaction has locked, and looks again where others were faster.
 
-// selectLines walks the lines of the workflows $1 and versions $2 by the index, from one to the next, and takes up to
-// $3 runs of each that opening $4 may claim.
-const selectLines = `
+// withLines walks the lines of the workflows $1 and versions $2 by the index, from one to the next.
+const withLines = `
 with recursive wanted as (
 	select distinct w.name collate "C" as workflow, w.version from unnest($1::text[], $2::int[]) as w (name, version)
 ), line as (
@@ -33,7 +32,10 @@ with recursive wanted as (
 		where status in (1, 2, 5) and lease_until is null and not_before is null and workflow = l.workflow and version = l.version
 			and (queue, tenant, limit_key, limit_n) > (l.queue, l.tenant, l.limit_key, l.limit_n)
 		order by queue, tenant, limit_key, limit_n limit 1) n
-)
+)`
+
+// selectLines takes up to $3 runs of each line that opening $4 may claim.
+const selectLines = withLines + `
 select l.queue, l.tenant, l.limit_key, l.limit_n, c.id, c.priority, c.ready_at, c.n = $3 from line l, lateral (
 	select id, priority, ready_at, row_number() over (order by priority desc, ready_at, id) as n from perdure_runs r
 	where status in (1, 2, 5) and lease_until is null and not_before is null and r.workflow = l.workflow and r.version = l.version
@@ -75,6 +77,13 @@ func (s *Store) Claim(ctx context.Context, req engine.ClaimRequest) (claims []hi
 
 func (s *Store) claim(ctx context.Context, req *engine.ClaimRequest) (claims []history.Claim, err error) {
 	for range 3 { // others may be faster at what it chose
+		claims, done, more, err := s.claimFirst(ctx, req)
+		if err != nil || len(claims) > 0 || done && !more {
+			return claims, err
+		}
+		if done {
+			continue
+		}
 		l, err := s.look(ctx, req, s.depth(req.Max))
 		if err != nil || len(l.all) == 0 {
 			return nil, err
@@ -112,11 +121,7 @@ func (s *Store) depth(most int) int {
 
 // look reads the heads of the lines, up to depth runs of each, and counts the leases, in one round trip.
 func (s *Store) look(ctx context.Context, req *engine.ClaimRequest, depth int) (l lookout, err error) {
-	var names []string
-	var versions []int32
-	for _, k := range req.Workflows {
-		names, versions = append(names, k.Name), append(versions, int32(k.Version))
-	}
+	names, versions := wanted(req)
 	var b pgx.Batch
 	b.Queue(selectNow).QueryRow(func(row pgx.Row) error {
 		var now history.Time
@@ -133,6 +138,14 @@ func (s *Store) look(ctx context.Context, req *engine.ClaimRequest, depth int) (
 		return err
 	})
 	return l, s.pool.SendBatch(ctx, &b).Close()
+}
+
+// wanted returns the names and the versions of the workflows.
+func wanted(req *engine.ClaimRequest) (names []string, versions []int32) {
+	for _, k := range req.Workflows {
+		names, versions = append(names, k.Name), append(versions, int32(k.Version))
+	}
+	return names, versions
 }
 
 func candidates(rows pgx.Rows, req *engine.ClaimRequest) (all []candidate, err error) {
@@ -174,7 +187,7 @@ func (s *Store) choose(all []candidate, held holders, req *engine.ClaimRequest) 
 		)
 	}
 	lines := byTenant(all)
-	s.tenants = len(lines)
+	s.tenants, s.limited = len(lines), slices.ContainsFunc(all, func(c candidate) bool { return c.limit > 0 })
 	for len(chosen) < req.Max {
 		var best *candidate
 		for _, line := range lines {
@@ -290,14 +303,22 @@ func (s *Store) take(ctx context.Context, chosen []candidate, req *engine.ClaimR
 	return claims, nil
 }
 
+// byIndex keeps the statements of a transaction from reading a table from one end to the other. Their plans are made once for a
+// connection, maybe while the table is small, and then kept.
+const byIndex = "select set_config('enable_seqscan', 'off', true)"
+
+// isFree holds for the rows in perdure_runs_line. It is written so that no plan looks for an id there, by reading all of the index,
+// where the statistics do not know yet how long the lines are.
+const isFree = "status in (1, 2, 5) and coalesce(lease_until, 0) = 0 and coalesce(not_before, 0) = 0"
+
 // takeFree leases the runs $1 as far as they are free, for opening $2, owner $3, until $4.
 const takeFree = `
 with free as (
-	select id from perdure_runs where id = any($1) and status in (1, 2, 5) and lease_until is null and not_before is null and blocked_by < $2 for update skip locked
+	select id from perdure_runs where id = any($1) and ` + isFree + ` and blocked_by < $2 for update skip locked
 )
-update perdure_runs r set owner = $3, opening = $2, lease_until = $4, token = nextval('perdure_tokens'),
+update perdure_runs set owner = $3, opening = $2, lease_until = $4, token = nextval('perdure_tokens'),
 	token_epoch = (select value from perdure_meta where name = 'promotion')
-from free where r.id = free.id returning ` + rowColumns
+where id = any(array(select id from free)) returning ` + rowColumns
 
 // sender is a pool or a connection.
 type sender interface {
@@ -313,8 +334,9 @@ func (s *Store) lease(ctx context.Context, to sender, chosen []candidate, req *e
 	for i, c := range chosen {
 		ids[i], turn[c.id] = c.id.Bytes(), i
 	}
-	l := leased{store: s, inboxes: map[history.RunID][]history.InboxItem{}, begun: map[history.RunID]*history.Event{}}
+	l := newLeased(s)
 	var b pgx.Batch
+	b.Queue(byIndex)
 	b.Queue(takeFree, ids, s.opening, req.Owner, at.Add(req.TTL)).Query(l.readRows)
 	b.Queue("select run, seq, accepted_at, rec from perdure_inbox where run = any($1) and not dead order by run, seq", ids).Query(l.readInboxes)
 	b.Queue(`select run, rec from perdure_events e where run = any($1) and seq = 1
@@ -322,12 +344,7 @@ func (s *Store) lease(ctx context.Context, to sender, chosen []candidate, req *e
 	if err := to.SendBatch(ctx, &b).Close(); err != nil {
 		return nil, err
 	}
-	claims := make([]history.Claim, 0, len(l.rows))
-	for _, r := range l.rows {
-		inbox := l.inboxes[r.spec.ID]
-		s.kept.put(r, inbox)
-		claims = append(claims, history.Claim{Run: r.seen(), Token: r.token, Now: at, Inbox: slices.Clone(inbox), Fresh: l.begun[r.spec.ID]})
-	}
+	claims := l.claims(at)
 	slices.SortFunc(claims, func(a, b history.Claim) int { return cmp.Compare(turn[a.Run.ID], turn[b.Run.ID]) })
 	return claims, nil
 }
@@ -338,6 +355,21 @@ type leased struct {
 	rows    []*row
 	inboxes map[history.RunID][]history.InboxItem
 	begun   map[history.RunID]*history.Event
+}
+
+func newLeased(s *Store) *leased {
+	return &leased{store: s, inboxes: map[history.RunID][]history.InboxItem{}, begun: map[history.RunID]*history.Event{}}
+}
+
+// claims keeps what was read, and returns it.
+func (l *leased) claims(at history.Time) []history.Claim {
+	claims := make([]history.Claim, 0, len(l.rows))
+	for _, r := range l.rows {
+		inbox := l.inboxes[r.spec.ID]
+		l.store.kept.put(r, inbox)
+		claims = append(claims, history.Claim{Run: r.seen(), Token: r.token, Now: at, Inbox: slices.Clone(inbox), Fresh: l.begun[r.spec.ID]})
+	}
+	return claims
 }
 
 func (l *leased) readRows(rows pgx.Rows) error {

@@ -1,7 +1,9 @@
 package pgstore_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -60,6 +62,55 @@ func TestClaimReadsTheHeadsOfTheLines(t *testing.T) {
 	}
 }
 
+// A claim that takes the first of one tenant finds each run by its id and reads no table, also by a plan that was made while the
+// table was empty; and what it reads does not grow with what is queued.
+func TestClaimTakesByIndex(t *testing.T) {
+	c, err := pgx.Connect(t.Context(), database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	tx, err := c.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.WithoutCancel(t.Context()))
+	do := func(sql string, args ...any) {
+		t.Helper()
+		if _, err := tx.Exec(t.Context(), sql, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(pgstore.ByIndex)
+	do("set local plan_cache_mode = force_generic_plan") // as a connection comes to use after a few claims
+	do("prepare first (text[], int[], bigint, bigint, bytea[], text, bigint) as " + pgstore.TakeFirst)
+	do("prepare free (bytea[], bigint, text, bigint) as " + pgstore.TakeFree)
+	first := "execute first (array['w'], array[1], 64, 1, null, 'me', 9)"
+	var last []string // in line
+	for n := 100_000 - 63; n <= 100_000; n++ {
+		last = append(last, fmt.Sprintf(`'\x%032x'::bytea`, n))
+	}
+	free := "execute free (array[" + strings.Join(last, ",") + "], 1, 'me', 9)"
+	do(first)
+	do(free)
+	do(strings.Replace(queue, "'t' || n % 50", "'t'", 1))
+	for _, statement := range []string{first, free} {
+		var b []byte
+		if err := tx.QueryRow(t.Context(), "explain (analyze, buffers, format json) "+statement).Scan(&b); err != nil {
+			t.Fatal(err)
+		}
+		p := parsePlan(t, b)
+		if p.scans() || !p.uses("perdure_runs_pkey") || p.Hit+p.Read > 5000 {
+			t.Errorf("%.20s… reads %d blocks, want at most 5,000, a scan: %t, by id: %t", statement, p.Hit+p.Read, p.scans(), p.uses("perdure_runs_pkey"))
+		}
+		t.Logf("%.20s…: %d blocks", statement, p.Hit+p.Read)
+	}
+	var taken int
+	if err := tx.QueryRow(t.Context(), "select count(*) from perdure_runs where lease_until = 9").Scan(&taken); err != nil || taken != 128 {
+		t.Errorf("%d runs are taken (%v), want 64 by each", taken, err)
+	}
+}
+
 // plan is a node of a plan, of which the test wants little.
 type plan struct {
 	Type  string `json:"Node Type"`
@@ -96,6 +147,11 @@ func explain(t *testing.T, c *pgx.Conn) plan {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return parsePlan(t, b)
+}
+
+func parsePlan(t *testing.T, b []byte) plan {
+	t.Helper()
 	var out []struct{ Plan plan }
 	if err := json.Unmarshal(b, &out); err != nil || len(out) != 1 {
 		t.Fatalf("%v in %s", err, b)

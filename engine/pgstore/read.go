@@ -102,26 +102,6 @@ func (s *Store) History(ctx context.Context, id history.RunID, from uint64, limi
 	return events, nil
 }
 
-// Outcome implements engine.Store.
-func (s *Store) Outcome(ctx context.Context, id history.RunID) (end history.Event, over bool, err error) {
-	err = s.read(ctx, "outcome", func() error {
-		var rec []byte
-		err := s.pool.QueryRow(ctx, `select e.rec from perdure_runs r left join lateral (
-				select rec from perdure_events where run = r.id and r.closed_at > 0 order by seq desc limit 1) e on true
-			where r.id = $1`, id[:]).Scan(&rec)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return s.missing(ctx, s.pool, id)
-		}
-		if err != nil || rec == nil {
-			return err
-		}
-		over = true
-		end, _, err = s.codec.DecodeEvent(rec)
-		return err
-	})
-	return end, over && err == nil, err
-}
-
 // Inbox implements engine.Store.
 func (s *Store) Inbox(ctx context.Context, id history.RunID, after uint64) (items []history.InboxItem, at history.Time, err error) {
 	err = s.read(ctx, "inbox", func() error {

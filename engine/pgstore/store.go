@@ -36,9 +36,11 @@ type Store struct {
 	poll    time.Duration
 	opening int64
 	feed    feed.Feed
-	groups  groups
 	kept    kept
 	news    news
+
+	writes   gathering[*guarded]
+	outcomes gathering[*asked]
 
 	// calls counts the calls in progress: the pool is closed after the last.
 	calls sync.WaitGroup
@@ -50,8 +52,10 @@ type Store struct {
 	// served numbers, for each tenant, its newest claim here. Guarded by mu.
 	served map[string]uint64
 	turns  uint64 // guarded by mu
-	// tenants is how many the newest claim here found in line. Guarded by mu.
+	// tenants is how many the newest claim here that looked at turns found in line, limited whether a concurrency key there had a
+	// limit. Guarded by mu.
 	tenants int
+	limited bool
 }
 
 var (
@@ -76,7 +80,9 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	}
 	s := &Store{
 		pool: pool, codec: history.NewCodec(), clock: &clock{source: o.Clock}, logger: o.Logger, poll: o.Poll, served: map[string]uint64{},
-		news: news{at: map[history.RunID]int{}, wake: make(chan struct{}, 1)},
+		news:     news{at: map[history.RunID]int{}, wake: make(chan struct{}, 1)},
+		writes:   gathering[*guarded]{flights: flights(cfg.MaxConns)},
+		outcomes: gathering[*asked]{flights: readFlights},
 	}
 	if s.logger == nil {
 		s.logger = slog.Default()
