@@ -161,9 +161,9 @@ func mutations() []mutation {
 		{
 			bug: "the statement of a commit does not look at the token", part: network,
 			edits: []overlay.Edit{{
-				File: database + "quick.go",
-				Old:  " and lease_until is not null and token_epoch = ?::bigint and token = ?::bigint`,\n\t\tb.Run[:], k.row.raw, int64(b.Token.Epoch), int64(b.Token.Counter))",
-				New:  "`,\n\t\tb.Run[:], k.row.raw)",
+				File: database + "plaincommit.go",
+				Old:  " and r.token_epoch = w.epoch and r.token = w.token and coalesce(r.lease_until, 0) <> 0",
+				New:  "",
 			}},
 			pkg: database, run: "TestPromote$",
 		},

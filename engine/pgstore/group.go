@@ -21,22 +21,23 @@ const (
 	flightTime = 30 * time.Second
 )
 
-// guarded is one statement that changes something where its guard holds, and returns one row: whether it does. It waits for
-// no lock that is held over a round trip.
+// guarded is a write that changes something where its guard holds: a statement that returns one row, whether it does, or a plain
+// commit. It waits for no lock that is held over a round trip.
 type guarded struct {
-	sql  string
-	args []any
+	sql    string
+	args   []any
+	commit *plainCommit // in place of sql
 
 	done    chan struct{} // closed when applied and err are final
 	applied bool
 	err     error
 }
 
-// together executes the statement with those of others: a group is one round trip and one commit. Their guards are their own,
-// so none fails for another's. Where it returns an error, nobody knows what became of it; where applied is false, nothing did,
-// and the caller finds out why by a transaction of its own.
-func (s *Store) together(ctx context.Context, sql string, args []any) (applied bool, err error) {
-	g := &guarded{sql: sql, args: args, done: make(chan struct{})}
+// together executes the write with those of others: a group is one round trip and one transaction. Their guards are their own, so
+// none fails for another's. Where it returns an error, nobody knows what became of it; where applied is false, nothing did, and
+// the caller finds out why by a transaction of its own.
+func (s *Store) together(ctx context.Context, g *guarded) (applied bool, err error) {
+	g.done = make(chan struct{})
 	if s.writes.add(g) {
 		s.calls.Add(1) // within a call, which counts until it returns
 		go fly(s, &s.writes, s.execute)
@@ -63,20 +64,8 @@ func (s *Store) execute(group []*guarded) {
 		return // nothing was sent
 	}
 	defer conn.Release()
-	var b pgx.Batch
-	for _, g := range group {
-		b.Queue(g.sql, g.args...)
-	}
-	res := conn.SendBatch(ctx, &b)
-	applied := make([]bool, len(group))
-	for i := range group {
-		if err = res.QueryRow().Scan(&applied[i]); err != nil {
-			break
-		}
-	}
-	if cerr := res.Close(); err == nil {
-		err = cerr
-	}
+	b, applied := batchOf(group)
+	err = conn.SendBatch(ctx, b).Close()
 	for i, g := range group {
 		switch {
 		case err == nil:
@@ -85,4 +74,22 @@ func (s *Store) execute(group []*guarded) {
 			g.err = err
 		}
 	}
+}
+
+// batchOf makes the statements of a group. When they have been executed, applied says whose guards held.
+func batchOf(group []*guarded) (b *pgx.Batch, applied []bool) {
+	b, applied = &pgx.Batch{}, make([]bool, len(group))
+	var plain []*plainCommit
+	var at []int // in the group
+	for i, g := range group {
+		if g.commit != nil {
+			plain, at = append(plain, g.commit), append(at, i)
+			continue
+		}
+		b.Queue(g.sql, g.args...).QueryRow(func(row pgx.Row) error { return row.Scan(&applied[i]) })
+	}
+	if len(plain) > 0 {
+		queuePlain(b, plain, func(i int) { applied[at[i]] = true })
+	}
+	return b, applied
 }

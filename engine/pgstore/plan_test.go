@@ -62,9 +62,9 @@ func TestClaimReadsTheHeadsOfTheLines(t *testing.T) {
 	}
 }
 
-// A claim that takes the first of one tenant finds each run by its id and reads no table, also by a plan that was made while the
-// table was empty; and what it reads does not grow with what is queued.
-func TestClaimTakesByIndex(t *testing.T) {
+// A claim that takes the first of one tenant, and the commits of a group, find each run by its id and read no table, also by a plan
+// that was made while the table was empty; and what they read does not grow with what is queued.
+func TestWritesGoByIndex(t *testing.T) {
 	c, err := pgx.Connect(t.Context(), database(t))
 	if err != nil {
 		t.Fatal(err)
@@ -85,6 +85,7 @@ func TestClaimTakesByIndex(t *testing.T) {
 	do("set local plan_cache_mode = force_generic_plan") // as a connection comes to use after a few claims
 	do("prepare first (text[], int[], bigint, bigint, bytea[], text, bigint) as " + pgstore.TakeFirst)
 	do("prepare free (bytea[], bigint, text, bigint) as " + pgstore.TakeFree)
+	do("prepare plain as " + pgstore.CommitPlain)
 	first := "execute first (array['w'], array[1], 64, 1, null, 'me', 9)"
 	var last []string // in line
 	for n := 100_000 - 63; n <= 100_000; n++ {
@@ -93,8 +94,10 @@ func TestClaimTakesByIndex(t *testing.T) {
 	free := "execute free (array[" + strings.Join(last, ",") + "], 1, 'me', 9)"
 	do(first)
 	do(free)
+	do("execute plain (" + strings.Repeat("'{}', ", 16) + "'{}')")
 	do(strings.Replace(queue, "'t' || n % 50", "'t'", 1))
-	for _, statement := range []string{first, free} {
+	check := func(statement string) {
+		t.Helper()
 		var b []byte
 		if err := tx.QueryRow(t.Context(), "explain (analyze, buffers, format json) "+statement).Scan(&b); err != nil {
 			t.Fatal(err)
@@ -105,9 +108,25 @@ func TestClaimTakesByIndex(t *testing.T) {
 		}
 		t.Logf("%.20s…: %d blocks", statement, p.Hit+p.Read)
 	}
+	check(first)
+	check(free)
 	var taken int
 	if err := tx.QueryRow(t.Context(), "select count(*) from perdure_runs where lease_until = 9").Scan(&taken); err != nil || taken != 128 {
 		t.Errorf("%d runs are taken (%v), want 64 by each", taken, err)
+	}
+	ids, none := "array["+strings.Join(last, ",")+"]", "array_fill(0, array[64])"
+	var tokens string
+	if err := tx.QueryRow(t.Context(), "select array_agg(token order by id)::text from perdure_runs where lease_until = 9 and id = any("+ids+")").Scan(&tokens); err != nil {
+		t.Fatal(err)
+	}
+	state, no := "array_fill(repeat('s', 100)::bytea, array[64])", "array_fill(false, array[64])"
+	check("execute plain (" + strings.Join([]string{
+		ids, state, "array_fill(1, array[64])", "'" + tokens + "'", state, "array_fill(2, array[64])", none, none, none, none, none, none, no, no,
+		ids, "array_fill(2, array[64])", state,
+	}, ", ") + ")")
+	var events int
+	if err := tx.QueryRow(t.Context(), "select count(*) from perdure_events").Scan(&events); err != nil || events != 64 {
+		t.Errorf("%d events were added (%v), want one of each run", events, err)
 	}
 }
 

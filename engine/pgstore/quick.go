@@ -29,11 +29,11 @@ func (s *Store) commitKept(ctx context.Context, b *history.Batch) (state history
 	if r.heldWith(b.Token) != nil || w.apply(ctx, r, b) != nil || w.batch.Len() > 0 {
 		return state, false, nil
 	}
-	sql, args, err := q.commit(w, r, k, b)
+	g, err := q.guarded(w, r, k, b)
 	if err != nil {
 		return state, false, nil
 	}
-	applied, err := s.together(ctx, sql, args)
+	applied, err := s.together(ctx, g)
 	if err != nil {
 		return r.state, true, err
 	}
@@ -77,7 +77,7 @@ func (s *Store) startNew(ctx context.Context, start history.Start) (run history.
 	if err != nil {
 		return run, false, nil
 	}
-	applied, err := s.together(ctx, sql, args)
+	applied, err := s.together(ctx, &guarded{sql: sql, args: args})
 	if err != nil || !applied {
 		return run, err != nil, err
 	}
@@ -125,6 +125,16 @@ type statement struct {
 func (s *statement) add(sql string, args ...any) {
 	s.sql.WriteString(expand(sql, len(s.args)))
 	s.args = append(s.args, args...)
+}
+
+// guarded makes the write of a commit.
+func (q *quick) guarded(w *write, r *locked, k *keptRun, b *history.Batch) (*guarded, error) {
+	plain, err := q.plain(w, r, k, b)
+	if err != nil || plain != nil {
+		return &guarded{commit: plain}, err
+	}
+	sql, args, err := q.commit(w, r, k, b)
+	return &guarded{sql: sql, args: args}, err
 }
 
 // commit makes the statement of a commit. Its guard: the run is held under the token, its state is the one that was kept, in
