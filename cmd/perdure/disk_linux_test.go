@@ -80,7 +80,9 @@ func TestServerOnADiskThatFails(t *testing.T) {
 	if out, err := p.command("call", "hello", "name=you").Output(); err != nil || string(out) != "hello you\n" {
 		t.Fatalf("call: %v %q", err, out)
 	}
-	disk.Inject(faultfs.Fault{Kind: faultfs.Sync, Name: "perdure.db", Times: -1, Err: syscall.EIO})
+	for _, name := range []string{"perdure.db", "perdure.db.log"} {
+		disk.Inject(faultfs.Fault{Kind: faultfs.Sync, Name: name, Times: -1, Err: syscall.EIO})
+	}
 	call := p.command("call", "hello", "name=again", "--key", "once")
 	out, err := call.CombinedOutput()
 	if err == nil || bytes.Contains(out, []byte("hello again")) || bytes.Contains(out, []byte(dir)) || bytes.Contains(out, []byte("input/output")) {

@@ -30,6 +30,14 @@ import (
 // and the server started again.
 func TestMCPOverHTTPOnADiskThatFails(t *testing.T) {
 	const db = "perdure.db"
+	// both has a fault hit the store's file and its log: what is acknowledged is in the one or the other.
+	both := func(d *faultfs.Disk, f faultfs.Fault) error {
+		for _, name := range []string{db, db + ".log"} {
+			f.Name = name
+			d.Inject(f)
+		}
+		return nil
+	}
 	for _, c := range []struct {
 		name  string
 		fault func(d *faultfs.Disk) error
@@ -37,12 +45,10 @@ func TestMCPOverHTTPOnADiskThatFails(t *testing.T) {
 		ends bool
 	}{
 		{"a write fails", func(d *faultfs.Disk) error {
-			d.Inject(faultfs.Fault{Kind: faultfs.Write, Name: db, At: faultfs.NoOffset, Times: -1, Err: syscall.EIO})
-			return nil
+			return both(d, faultfs.Fault{Kind: faultfs.Write, At: faultfs.NoOffset, Times: -1, Err: syscall.EIO})
 		}, true},
 		{"a sync fails", func(d *faultfs.Disk) error {
-			d.Inject(faultfs.Fault{Kind: faultfs.Sync, Name: db, Times: -1, Err: syscall.EIO})
-			return nil
+			return both(d, faultfs.Fault{Kind: faultfs.Sync, Times: -1, Err: syscall.EIO})
 		}, true},
 		{"a page cannot be read", func(d *faultfs.Disk) error {
 			d.Inject(faultfs.Fault{Kind: faultfs.Read, Name: db, At: faultfs.NoOffset, Times: -1, Err: syscall.EIO})

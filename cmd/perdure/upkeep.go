@@ -136,7 +136,7 @@ same idempotency keys. Workers that still have a lease from before cannot write.
 			}
 			if err := boltstore.Restore(c.Context(), args[0], dir.Database()); err != nil {
 				if errors.Is(err, os.ErrExist) {
-					return exit.New(exit.Conflict, "stop its server and move it away: perdure stop && mv "+dir.Database()+" "+dir.Database()+".old", "%w", err)
+					return exit.New(exit.Conflict, "stop its server and move it away, with its log where there is one: perdure stop && mkdir lost && mv "+dir.Database()+"* lost/", "%w", err)
 				}
 				return err
 			}
@@ -146,12 +146,16 @@ same idempotency keys. Workers that still have a lease from before cannot write.
 }
 
 func (a *app) compactCommand() *cobra.Command {
-	return &cobra.Command{
+	var withoutLog bool
+	c := &cobra.Command{
 		Use:   "compact",
 		Short: "Write the store anew without its free pages",
 		Long: `The store's file never shrinks by itself: what deleted runs leave is used again. Compact writes the file anew without that room,
 compares the two, and puts the new one in the place of the old. No server may run meanwhile, and the disk needs room for both.
 A crash leaves the old file or the new one, whole.
+
+With --without-log a store can be used again whose log (its name and ".log") is lost or damaged, which other commands refuse: the
+newest writes, of the last tenth of a second or so before the end, are given up. What is left of the log is kept beside the store.
 
 See what it would gain with: perdure stats.`,
 		Example: `  perdure stop && perdure compact && perdure start`,
@@ -167,6 +171,11 @@ See what it would gain with: perdure stats.`,
 			if s, err := admin.NewClient(dir).Server(c.Context()); err == nil {
 				return exit.New(exit.Conflict, "stop it first: perdure stop", "process %d has the store open", s.PID)
 			}
+			if withoutLog {
+				if err := boltstore.GiveUpLog(dir.Database()); err != nil {
+					return err
+				}
+			}
 			out, err := boltstore.Compact(c.Context(), dir.Database())
 			if err != nil {
 				return err
@@ -174,6 +183,8 @@ See what it would gain with: perdure stats.`,
 			return a.print(out, func(w io.Writer) { fmt.Fprintf(w, "from %s to %s\n", size(out.Before), size(out.After)) })
 		},
 	}
+	c.Flags().BoolVar(&withoutLog, "without-log", false, "give up what is in a lost or damaged log only")
+	return c
 }
 
 func (a *app) statsCommand() *cobra.Command {
@@ -275,6 +286,9 @@ func (a *app) stats(ctx context.Context) (s boltstore.Stats, err error) {
 
 func writeStats(w io.Writer, s *boltstore.Stats) {
 	fmt.Fprintf(w, "file        %s, %s of it free, %s more than at the start\n", size(s.FileBytes), size(s.FreeBytes), size(s.Growth))
+	if s.Lacking > 0 {
+		fmt.Fprintf(w, "log         it has %d groups of writes that the file lacks; they are not counted here\n", s.Lacking)
+	}
 	writeRuns(w, s.Runs)
 	for _, l := range s.Lines {
 		writeLine(w, l)

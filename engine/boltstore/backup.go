@@ -20,7 +20,10 @@ import (
 // Backup writes the store as it is at one instant to w and returns the bytes written. Writers go on meanwhile, but what
 // they free cannot be used again until it returns: w should be fast. size is told the length before the first byte.
 func (s *Store) Backup(ctx context.Context, w io.Writer, size func(int64)) (n int64, err error) {
-	err = s.view(ctx, "backup", func(v *view) error {
+	if s.asItIs {
+		return 0, s.wrap("backup", fmt.Errorf("it was not closed and cannot be written: copy the file and %s together instead: %w", redoPath(s.path), history.ErrReadOnly))
+	}
+	err = s.alone(ctx, "backup", func(v *view) error {
 		if size != nil {
 			size(v.tx.Size())
 		}
@@ -59,6 +62,9 @@ func restore(ctx context.Context, backup, path string) error {
 	if _, err := os.Stat(path); err == nil {
 		return fmt.Errorf("a store is there, move it away first: %w", fs.ErrExist)
 	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := noLog(path); err != nil {
 		return err
 	}
 	if err := checkFile(ctx, backup); err != nil {

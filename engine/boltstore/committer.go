@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
@@ -22,14 +23,14 @@ import (
 // the op. It may run more than once, so it must set its results anew each time.
 type op struct {
 	stage func(st *stage) error
-	// early, where it is set, is called once, before the transaction, when what is in memory agrees with the file. done says
-	// that there is nothing left to stage.
+	// early, where it is set, is called once, before the group, when what is in memory agrees with what the committer reads: see
+	// own. done says that there is nothing left to stage.
 	early func() (done bool, err error)
 	err   error
 	done  chan struct{} // closed when err and the results are final
 }
 
-// committer collects ops while a transaction is being written and writes them as the next one. There is no delay:
+// committer collects ops while a group is being written and writes them as the next one. There is no delay:
 // what gathers during a sync is enough.
 type committer struct {
 	mu      sync.Mutex // guards waiting, and stopped against submit
@@ -37,6 +38,15 @@ type committer struct {
 	stopped atomic.Bool
 	wake    chan struct{} // capacity 1
 	done    chan struct{} // closed when the goroutine has ended
+
+	// lag is how many bytes of records the file lacks, of writes that are in the log. It is set before they are published.
+	lag atomic.Int64
+	// reads counts the readers that found the file behind, until they have begun: meanwhile every group is committed to the file.
+	reads atomic.Int32
+
+	// The goroutine's own.
+	writing writing
+	redo    redo
 }
 
 // submit gives fn to the committer and waits for its outcome. Where ctx ends first the outcome is unknown, and the committer may
@@ -52,19 +62,27 @@ func (s *Store) submitOp(ctx context.Context, name string, o *op) error {
 	if s.ro {
 		return s.wrap(name, history.ErrReadOnly)
 	}
+	return s.wrap(name, s.await(ctx, o))
+}
+
+// await gives an op to the committer and waits for its outcome.
+func (s *Store) await(ctx context.Context, o *op) error {
 	o.done = make(chan struct{})
 	if !s.work.add(o) {
-		return s.wrap(name, history.ErrClosed)
+		return history.ErrClosed
 	}
 	select {
 	case <-o.done:
-		return s.wrap(name, o.err)
+		return o.err
 	case <-s.dead:
-		return s.wrap(name, *s.failure.Load())
+		return *s.failure.Load()
 	case <-ctx.Done():
-		return s.wrap(name, fmt.Errorf("the write may or may not happen: %w", context.Cause(ctx)))
+		return fmt.Errorf("the write may or may not happen: %w", context.Cause(ctx))
 	}
 }
+
+// behind reports whether the file lacks something that was acknowledged.
+func (c *committer) behind() bool { return c.lag.Load() > 0 }
 
 func (c *committer) add(o *op) bool {
 	c.mu.Lock()
@@ -108,10 +126,40 @@ func (c *committer) take() []*op {
 // commitLoop is the committer's goroutine.
 func (s *Store) commitLoop() {
 	defer close(s.work.done)
-	for range s.work.wake {
-		s.commit(s.work.take())
+	due := time.NewTimer(flushAfter)
+	defer due.Stop()
+	due.Stop()
+	for armed := false; ; {
+		select {
+		case _, more := <-s.work.wake:
+			s.commit(s.work.take())
+			if !more {
+				s.finish()
+				return
+			}
+		case <-due.C:
+			armed = false
+			_ = s.flush() // what fails here has failed the store
+		}
+		if behind := s.work.redo.lacking(); behind != armed {
+			if armed = behind; armed {
+				due.Reset(flushAfter)
+			} else {
+				due.Stop()
+			}
+		}
 	}
-	s.commit(s.work.take())
+}
+
+// finish leaves no transaction open.
+func (s *Store) finish() {
+	if s.stuck.Load() {
+		return
+	}
+	if s.failure.Load() == nil {
+		_ = s.flush() // as above
+	}
+	_ = s.abandon() // what fails here has failed the store
 }
 
 // commit runs a group of ops in one transaction and tells everybody.
@@ -163,22 +211,42 @@ func (s *Store) early(group []*op) []*op {
 	})
 }
 
-// attempt stages the ops in order and commits. bad is the index of an op that broke while its changes were
-// written; then, as with any error, nothing is changed.
+// attempt stages the ops in order and makes what they write durable. bad is the index of an op that broke while its changes were
+// written; then, as with any error, nothing of the group is there.
 func (s *Store) attempt(group []*op) (t *txn, bad int, err error) {
-	bad = -1
 	s.mu.Lock()
 	stamp := s.clock.now() // under mu: see readTime
 	s.stamp = stamp
 	s.mu.Unlock()
-	var tx *bolt.Tx
-	var id int
-	err = guard(func() (err error) {
-		if tx, err = s.db.Begin(true); err != nil {
-			return err
-		}
-		id = tx.ID()
-		t = newTxn(s, tx, stamp)
+	t, bad, err = s.stageAll(group, stamp)
+	switch {
+	case err != nil:
+		bad, err = s.clear(bad, err)
+	case t.dirty:
+		err = s.persist()
+	case !s.work.redo.lacking():
+		err = s.abandon() // they were all refused
+	}
+	if err == nil {
+		return t, -1, nil
+	}
+	if t != nil {
+		t.undo()
+	}
+	s.mu.Lock()
+	s.stamp, s.landing = 0, false
+	s.mu.Unlock()
+	return t, bad, err
+}
+
+// stageAll stages the ops in the open transaction.
+func (s *Store) stageAll(group []*op, stamp history.Time) (t *txn, bad int, err error) {
+	bad = -1
+	if err := s.restage(); err != nil {
+		return nil, bad, err
+	}
+	err = guard(func() error {
+		t = newTxn(s, stamp)
 		for i, o := range group {
 			st := &stage{txn: t}
 			if o.err = o.stage(st); o.err != nil {
@@ -190,51 +258,37 @@ func (s *Store) attempt(group []*op) (t *txn, bad int, err error) {
 				return err
 			}
 		}
-		s.extent.Store(tx.Size())
 		return t.flush()
 	})
-	committing := err == nil && t.dirty
-	if committing {
-		err = guard(tx.Commit)
-	} else if tx != nil {
-		if e := guard(tx.Rollback); e != nil {
-			err, bad = s.poison(e), -1
-		}
-	} else if p := (*panicError)(nil); errors.As(err, &p) { // it panicked as it began, with its locks held
-		err = s.poison(err)
-	}
-	if err == nil {
-		return t, -1, nil
-	}
-	if t != nil {
-		t.undo()
-	}
-	s.mu.Lock()
-	s.stamp = 0
-	s.mu.Unlock()
-	if bad < 0 || s.failure.Load() != nil {
-		return t, -1, s.judge(tx, id, err, committing)
-	}
-	var p *panicError
-	if errors.As(err, &p) {
-		return t, -1, s.fail(err)
-	}
 	return t, bad, err
 }
 
-// judge decides what an error of transaction id means for the store.
-func (s *Store) judge(tx *bolt.Tx, id int, err error, committing bool) error {
+// clear takes back what was staged of a group that broke with err. It returns the op that did, or -1 and why the store has failed.
+func (s *Store) clear(bad int, err error) (int, error) {
+	if e := s.abandon(); e != nil {
+		return -1, e
+	}
+	if f := s.failure.Load(); f != nil {
+		return -1, *f
+	}
+	var p *panicError
+	if bad < 0 || errors.As(err, &p) {
+		return -1, s.fail(err)
+	}
+	return bad, err
+}
+
+// judge decides what an error of the commit of transaction id means for the store.
+func (s *Store) judge(tx *bolt.Tx, id int, err error) error {
 	var p *panicError
 	switch {
-	case s.failure.Load() != nil:
-		return *s.failure.Load()
-	case errors.As(err, &p) && committing:
+	case errors.As(err, &p):
 		// A panic in the middle of a commit may have left bbolt's locks held.
 		if e := guard(tx.Rollback); e != nil && !errors.Is(e, berrors.ErrTxClosed) {
 			return s.poison(err)
 		}
 		return s.fail(err)
-	case committing && full(err) && s.newest() < id:
+	case full(err) && s.newest() < id:
 		if !errors.Is(err, berrors.ErrMaxSizeReached) {
 			s.ballast.release()
 		}

@@ -2,7 +2,6 @@ package boltstore
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"slices"
 
@@ -107,7 +106,7 @@ func (s *Store) readDue(dues []due) error {
 	if len(unknown) == 0 {
 		return nil
 	}
-	return s.view(context.Background(), "wake", func(v *view) error {
+	return s.own(func(v *view) error {
 		for _, d := range unknown {
 			var run history.Run
 			run, d.err = v.run(d.run)

@@ -78,3 +78,35 @@ func FuzzCursor(f *testing.F) {
 		}
 	})
 }
+
+// FuzzRecord gives the reader of the log's records any bytes: what it takes apart is put together to the same record again.
+func FuzzRecord(f *testing.F) {
+	rec := beginRecord(nil)
+	rec = appendWrite(rec, &write{bucket: bStates, key: []byte("run"), value: []byte("state")})
+	rec = appendWrite(rec, &write{bucket: bReady, key: []byte("row"), del: true})
+	rec = appendWrite(rec, &write{bucket: bTimers, key: []byte("timer"), value: []byte{}})
+	sealRecord(rec, 7, 9)
+	f.Add(rec, rec[recordHeader:])
+	f.Add([]byte(recordMagic), []byte{byte(bStates), writePut, 1, 'k', 0xff, 0xff, 0xff, 0xff, 0x0f})
+	f.Fuzz(func(t *testing.T, b, writes []byte) {
+		if r, ok := parseRecord(b); ok {
+			again := append(beginRecord(nil), r.writes...)
+			sealRecord(again, r.id, r.seq)
+			if !bytes.Equal(again, b[:r.size()]) {
+				t.Errorf("%x became %x", b[:r.size()], again)
+			}
+		}
+		r := record{seq: 1, writes: writes}
+		var again []byte
+		err := r.each(func(w *write) error {
+			again = appendWrite(again, w)
+			return nil
+		})
+		switch {
+		case err != nil && !errors.Is(err, history.ErrCorrupt):
+			t.Errorf("%x: %v, want ErrCorrupt", writes, err)
+		case len(again) > len(writes):
+			t.Errorf("%x became %x", writes, again)
+		}
+	})
+}

@@ -83,19 +83,26 @@ func (st *stage) bury(w *workRun, e *encodedItem) {
 	st.put(bDead, runSeqKey(w.id, w.lastDead), append(timeBytes(nil, st.now), e.rec...))
 }
 
-// lastSeq returns the highest sequence of a run in events, inbox or dead; 0 where there is none.
+// lastSeq returns the highest sequence of a run in inbox, dead or identitylog; 0 where there is none. It only looks forwards, in
+// steps that grow and then shrink: a cursor that goes back stops at a page whose rows this transaction has deleted.
 func (v *view) lastSeq(b bucketID, id history.RunID) uint64 {
-	c := v.bucket(b).Cursor()
-	k, _ := c.Seek(runSeqKey(id, 1<<64-1))
-	if k == nil {
-		k, _ = c.Last()
-	} else if !bytes.HasPrefix(k, id[:]) {
-		k, _ = c.Prev()
+	c, last := v.lookup(b), uint64(0)
+	at := func(seq uint64) bool {
+		k, _ := c.Seek(runSeqKey(id, seq))
+		if len(k) != runLen+8 || !bytes.HasPrefix(k, id[:]) {
+			return false
+		}
+		last = binary.BigEndian.Uint64(k[runLen:])
+		return true
 	}
-	if len(k) != runLen+8 || !bytes.HasPrefix(k, id[:]) {
-		return 0
+	step := uint64(1)
+	for at(last + step) {
+		step *= 2
 	}
-	return binary.BigEndian.Uint64(k[runLen:])
+	for ; step > 0; step /= 2 {
+		at(last + step)
+	}
+	return last
 }
 
 // Answer implements engine.Store.

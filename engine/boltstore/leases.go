@@ -85,7 +85,7 @@ func (s *Store) readClaims(ctx context.Context, taken []takenRun) (claims []hist
 		return claims, nil, nil
 	}
 	now := s.readTime()
-	err = s.read(ctx, func(v *view) error {
+	err = s.point(ctx, func(v *view) error {
 		for _, i := range unknown {
 			l := taken[i].lease
 			if claims[i], err = v.claim(l.run, l.token, now, taken[i].woken); err != nil {
@@ -124,35 +124,45 @@ func (s *Store) take(ctx context.Context, req *engine.ClaimRequest) (taken []tak
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	turn, err := s.newTurn(ctx, req)
-	if err != nil {
-		return nil, err
+	var t *turn
+	err = s.caughtUp(ctx, func() (err error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if t == nil {
+			if t, err = s.newTurn(ctx, req); err != nil {
+				return err
+			}
+		}
+		expires := s.clock.now().Add(req.TTL)
+		for len(taken) < req.Max {
+			row, ln, err := s.next(ctx, t)
+			if err != nil || ln == nil {
+				return err
+			}
+			taken = append(taken, s.seize(req.Owner, row, ln, expires))
+		}
+		return nil
+	})
+	if len(taken) > 0 {
+		return taken, nil
 	}
-	expires := s.clock.now().Add(req.TTL)
-	for len(taken) < req.Max {
-		row, ln, err := s.next(ctx, turn)
-		if err != nil && len(taken) == 0 {
-			return nil, err
-		}
-		if err != nil || ln == nil {
-			break
-		}
-		s.counter++
-		l := &lease{
-			run: runOfReady(row), owner: req.Owner, row: row, expires: expires, tenant: ln.place.share,
-			token: history.Token{Epoch: s.epoch, Counter: s.counter},
-		}
-		if ln.limit > 0 {
-			name := keyOfLine(ln.prefix)
-			l.key, l.keyName = s.keyShare(ln.place.tenant, name), shareKey(ln.place.tenant, name)
-		}
-		s.hold(l)
-		_, woken := s.woken[l.run]
-		taken = append(taken, takenRun{lease: l, known: s.knownClaim(l, woken), woken: woken})
+	return nil, err
+}
+
+// seize leases the run of a row that was taken out of its line. Caller holds mu.
+func (s *Store) seize(owner, row string, ln *line, expires history.Time) takenRun {
+	s.counter++
+	l := &lease{
+		run: runOfReady(row), owner: owner, row: row, expires: expires, tenant: ln.place.share,
+		token: history.Token{Epoch: s.epoch, Counter: s.counter},
 	}
-	return taken, nil
+	if ln.limit > 0 {
+		name := keyOfLine(ln.prefix)
+		l.key, l.keyName = s.keyShare(ln.place.tenant, name), shareKey(ln.place.tenant, name)
+	}
+	s.hold(l)
+	_, woken := s.woken[l.run]
+	return takenRun{lease: l, known: s.knownClaim(l, woken), woken: woken}
 }
 
 // knownClaim returns what the holder of a new lease must know, where the store has it at hand: of a run that has begun

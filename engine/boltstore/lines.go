@@ -307,7 +307,7 @@ func (s *Store) groupsOf(ctx context.Context, key history.WorkflowKey) (map[stri
 	}
 	groups := map[string]*group{}
 	s.sched.workflows[string(prefix)] = groups
-	err := s.read(ctx, func(v *view) error {
+	err := s.readLocked(ctx, func(v *view) error {
 		s.findLines(v, prefix)
 		return nil
 	})
@@ -337,7 +337,7 @@ func (s *Store) fill(ctx context.Context, g *group) error {
 	if len(g.stale) == 0 {
 		return nil
 	}
-	return s.read(ctx, func(v *view) error {
+	return s.readLocked(ctx, func(v *view) error {
 		for l := range g.stale {
 			s.fillLine(v, l)
 		}

@@ -13,7 +13,8 @@ import (
 //	1  the first
 //	2  retention: the buckets from bExpiring on; tenants and concurrency keys in the keys of ready (see upgrade.go)
 //	3  the index of runs for List, values and closed generations: the buckets from bListed on
-const fileFormat = 3
+//	4  the log: metaApplied and metaLog (see redo.go)
+const fileFormat = 4
 
 // bucketsOf returns how many buckets a file of a format has: formats only add.
 func bucketsOf(format uint64) bucketID {
@@ -33,6 +34,9 @@ var (
 	metaEpoch  = []byte("epoch")  // of the newest opening for writing
 	metaTime   = []byte("time")   // of the newest commit
 	metaClosed = []byte("closed") // of the orderly close; 0 while open and after a crash
+
+	metaApplied = []byte("applied") // the number of the newest record of a log that the file has
+	metaLog     = []byte("log")     // the id of the log that may have more; 0 for none
 )
 
 type meta struct {
@@ -40,6 +44,8 @@ type meta struct {
 	epoch  uint64
 	time   history.Time
 	closed history.Time
+
+	applied, log uint64 // 0 in a file before format 4
 }
 
 // readMeta reads the meta bucket of a file that may be anything.
@@ -52,8 +58,19 @@ func readMeta(tx *bolt.Tx) (m meta, err error) {
 	for _, f := range []struct {
 		key  []byte
 		into *uint64
-	}{{metaFormat, &m.format}, {metaEpoch, &m.epoch}, {metaTime, &t}, {metaClosed, &closed}} {
+		late bool
+	}{
+		{metaFormat, &m.format, false},
+		{metaEpoch, &m.epoch, false},
+		{metaTime, &t, false},
+		{metaClosed, &closed, false},
+		{metaApplied, &m.applied, true},
+		{metaLog, &m.log, true},
+	} {
 		v := b.Get(f.key)
+		if f.late && m.format < 4 {
+			continue
+		}
 		if len(v) != 8 {
 			return m, fmt.Errorf("this is a bbolt database, and not a store: meta value %q has %d bytes: %w", f.key, len(v), history.ErrFormat)
 		}
@@ -76,7 +93,7 @@ func (m *meta) write(tx *bolt.Tx) error {
 	for _, f := range []struct {
 		key   []byte
 		value uint64
-	}{{metaFormat, m.format}, {metaEpoch, m.epoch}, {metaTime, uint64(m.time)}, {metaClosed, uint64(m.closed)}} {
+	}{{metaFormat, m.format}, {metaEpoch, m.epoch}, {metaTime, uint64(m.time)}, {metaClosed, uint64(m.closed)}, {metaApplied, m.applied}, {metaLog, m.log}} {
 		if err := b.Put(f.key, u64(nil, f.value)); err != nil {
 			return err
 		}

@@ -25,7 +25,8 @@ type Options struct {
 	// is just closing it.
 	LockTimeout time.Duration
 	// ReadOnly opens the file for reading beside other readers: every write matches history.ErrReadOnly. The file
-	// must exist and no writer may have it open.
+	// must exist and no writer may have it open. One that was not closed is opened for writing first, to bring it up to its log;
+	// where it cannot be written it is read as it is: see Stats.Lacking.
 	ReadOnly bool
 	// MaxSize bounds the file in bytes; a write that would need more matches history.ErrFull and changes nothing.
 	// 0 means no bound but the disk's. bbolt grows the file by 16 MiB at a time.
@@ -40,6 +41,9 @@ type Options struct {
 	// MmapSize is the address space in bytes that is set aside for the file at open, so that growing it need not
 	// wait for reads. Default 1 GiB; on Windows, where it would be the size of the file, it is ignored.
 	MmapSize int
+	// LogSize is the size in bytes of the log beside the file (its name and ".log") that an open store for writing makes. Half of it
+	// bounds what a crash leaves to the next open to write to the file. Default 8 MiB.
+	LogSize int64
 	// Clock is the source of the store's time. Default time.Now.
 	Clock func() time.Time
 	// Log is where an Open that takes more than a second says what it is at, an upgrade that it is done, and what was removed that
@@ -53,6 +57,7 @@ type Options struct {
 const (
 	defaultLockTimeout = 500 * time.Millisecond
 	defaultMmapSize    = 1 << 30
+	defaultLogSize     = 8 << 20
 	fileMode           = 0o600
 )
 
@@ -72,6 +77,9 @@ func (o *Options) filled() Options {
 	}
 	if f.HighWater <= 0 {
 		f.HighWater = int64(f.MaxSize) / 10 * 9
+	}
+	if f.LogSize <= 0 {
+		f.LogSize = defaultLogSize
 	}
 	if f.Clock == nil {
 		f.Clock = time.Now
@@ -104,10 +112,10 @@ func open(path string, o Options, told *opening) (*Store, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !o.ReadOnly:
-		if err := create(path, o); err != nil {
+		if err := noLog(path); err != nil {
 			return nil, err
 		}
-		if info, err = os.Stat(path); err != nil {
+		if err := create(path, o); err != nil {
 			return nil, err
 		}
 	case err != nil:
@@ -118,31 +126,71 @@ func open(path string, o Options, told *opening) (*Store, error) {
 		// bbolt would make a new database of it. It was never ours: a new file appears whole.
 		return nil, fmt.Errorf("the file is empty: restore a backup, or remove it to start anew: %w", history.ErrCorrupt)
 	}
-	size := info.Size()
 	if err := inspect(path, o, told); err != nil {
 		return nil, err
 	}
-	told.at("free pages are looked for in " + ofSize(size))
+	s, err := openStore(path, o, told)
+	if err != nil {
+		return nil, err
+	}
+	err = s.begin(o, told)
+	var p *panicError
+	switch {
+	case err == nil:
+		return s, nil
+	case errors.As(err, &p):
+		return nil, errors.Join(fmt.Errorf("the file is damaged: restore a backup: %w", err), letGo(s.file))
+	}
+	err = errors.Join(err, s.db.Close())
+	if errors.Is(err, errUnsettled) {
+		return openSettled(path, o, told)
+	}
+	return nil, err
+}
+
+// errUnsettled says that a file that is opened for reading was not closed in good order.
+var errUnsettled = errors.New("the file was not closed, and its log may have more")
+
+// openSettled opens for reading what was not closed: what is in the log is brought into the file first. Where the file cannot be
+// written it is read as it is.
+func openSettled(path string, o Options, told *opening) (*Store, error) {
+	err := settle(path, o, told)
+	asItIs := errors.Is(err, history.ErrReadOnly) || errors.Is(err, fs.ErrPermission)
+	if err != nil && !asItIs {
+		return nil, err
+	}
+	s, err := openStore(path, o, told)
+	if err != nil {
+		return nil, err
+	}
+	s.asItIs = asItIs
+	if err := s.begin(o, told); err != nil {
+		return nil, errors.Join(err, s.db.Close())
+	}
+	return s, nil
+}
+
+// openStore opens the file, and does nothing to it.
+func openStore(path string, o Options, told *opening) (*Store, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	told.at("free pages are looked for in " + ofSize(info.Size()))
 	db, file, err := openBolt(path, o, o.ReadOnly)
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{
-		db: db, file: file, path: path, dead: make(chan struct{}), ro: o.ReadOnly, codec: history.NewCodec(),
+		db: db, file: file, path: path, dead: make(chan struct{}), ro: o.ReadOnly, codec: history.NewCodec(), log: o.Log,
 		leases: map[history.RunID]*lease{}, closing: map[history.RunID]bool{},
 		delayed: map[history.RunID]delay{}, recent: newRecent(), woken: map[history.RunID]history.Time{}, wokenLimit: maxWoken, sched: newScheduler(),
 	}
+	s.work.redo.path, s.work.redo.size = redoPath(path), blocks(o.LogSize)
 	s.maxSize, s.highWater = o.MaxSize, o.HighWater
 	s.ballast.path, s.ballast.size = ballastPath(path), max(0, o.Ballast)
 	if info, err := file.Stat(); err == nil {
 		s.sizeAtOpen = info.Size()
-	}
-	if err := s.begin(o, told); err != nil {
-		var p *panicError
-		if errors.As(err, &p) {
-			return nil, errors.Join(fmt.Errorf("the file is damaged: restore a backup: %w", err), letGo(file))
-		}
-		return nil, errors.Join(err, db.Close())
 	}
 	return s, nil
 }
@@ -174,7 +222,10 @@ func (s *Store) begin(o Options, told *opening) error {
 			}
 		}
 		if s.ro {
-			return s.db.View(read)
+			return s.beginReading(&m)
+		}
+		if err := s.recover(told); err != nil {
+			return err
 		}
 		if err := s.upgrade(o.Log, told); err != nil {
 			return err
@@ -188,6 +239,7 @@ func (s *Store) begin(o Options, told *opening) error {
 		return err
 	}
 	s.epoch = m.epoch
+	s.work.redo.seq = m.applied
 	s.clock = newClock(o.Clock, m.time)
 	s.tell = newNotifier()
 	if s.ro {
@@ -203,6 +255,21 @@ func (s *Store) begin(o Options, told *opening) error {
 	s.ballast.gone = s.ballast.size > 0 && s.ballast.make() != nil // there is no room: new runs wait until there is
 	s.work.wake, s.work.done = make(chan struct{}, 1), make(chan struct{})
 	go s.commitLoop()
+	return nil
+}
+
+// beginReading reads the meta bucket of a file that is opened for reading. One whose log may have more is not read as it is, unless
+// that was found to be the only way.
+func (s *Store) beginReading(m *meta) error {
+	found, recs, err := s.lacks()
+	if *m = found; err != nil || found.log == 0 {
+		return err
+	}
+	if !s.asItIs {
+		return errUnsettled
+	}
+	s.lacking = len(recs)
+	s.log.Warn("the store was not closed, and cannot be written: it is read without what is in its log only", "file", s.path, "records", s.lacking)
 	return nil
 }
 

@@ -10,7 +10,7 @@ func (t *txn) publish() []engine.Change {
 	s := t.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stamp = 0
+	s.stamp, s.landing = 0, false
 	for _, m := range t.marks {
 		if m.done != nil {
 			m.done()

@@ -50,7 +50,7 @@ func (s *Store) RunByTask(ctx context.Context, taskID string) (history.Run, erro
 // find returns the run that a row of an index leads to.
 func (s *Store) find(ctx context.Context, row func(v *view) []byte) (run history.Run, err error) {
 	var id history.RunID
-	err = s.read(ctx, func(v *view) error {
+	err = s.point(ctx, func(v *view) error {
 		k := row(v)
 		switch {
 		case k == nil:
@@ -68,18 +68,20 @@ func (s *Store) find(ctx context.Context, row func(v *view) []byte) (run history
 	return run, nil
 }
 
-// Outcome implements engine.Store. Of a run that ended lately it knows without a look at the file.
+// Outcome implements engine.Store. Of a run that was committed lately it knows without a look at the file.
 func (s *Store) Outcome(ctx context.Context, id history.RunID) (end history.Event, over bool, err error) {
 	if err := s.usable(ctx); err != nil {
 		return end, false, s.wrap("outcome", err)
 	}
 	s.mu.Lock()
-	known := s.recent.get(id)
+	known, live := s.recent.get(id), s.atHand(id) != nil
 	s.mu.Unlock()
-	if known != nil && known.end != nil {
+	switch {
+	case live:
+		return end, false, nil
+	case known != nil && known.end != nil:
 		return *copied(known.end), true, nil
 	}
-	// A run that is live in memory may be over on disk: between the commit and its publication other reads show the end.
 	err = s.viewRun(ctx, "outcome of run", id, func(v *view) error {
 		state, _, err := v.state(id)
 		if err != nil || !state.Status.Terminal() {
@@ -156,9 +158,17 @@ func (s *Store) History(ctx context.Context, id history.RunID, from uint64, limi
 	return events, nil
 }
 
-// Inbox implements engine.Store.
+// Inbox implements engine.Store. That a run which was committed lately has nothing new it knows without a look at the file.
 func (s *Store) Inbox(ctx context.Context, id history.RunID, after uint64) ([]history.InboxItem, history.Time, error) {
-	now := s.readTime()
+	if err := s.usable(ctx); err != nil {
+		return nil, 0, s.wrap("inbox", err)
+	}
+	s.mu.Lock()
+	now, known := s.readTimeLocked(), s.atHand(id)
+	s.mu.Unlock()
+	if known != nil && known.state.InboxHead <= after {
+		return nil, now, nil
+	}
 	items, err := s.items(ctx, "inbox", bInbox, id, after)
 	if err != nil {
 		return nil, 0, err

@@ -88,6 +88,15 @@ func (r *recent) live(id history.RunID) *recentRun {
 	return nil
 }
 
+// atHand returns a run that is not over; nil where it is not at hand, or where the file may know more of it already than was
+// published. Caller holds mu.
+func (s *Store) atHand(id history.RunID) *recentRun {
+	if s.landing {
+		return nil
+	}
+	return s.recent.live(id)
+}
+
 // keepable returns a copy of an event that is small enough to be kept; nil for any other.
 func keepable(e *history.Event) *history.Event {
 	if len(e.Payload) > recentPayload || e.Failure != nil {

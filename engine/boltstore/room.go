@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -72,6 +73,13 @@ func (b *ballast) release() bool {
 	return was && (err == nil || errors.Is(err, fs.ErrNotExist))
 }
 
+// released reports whether the ballast had to go.
+func (b *ballast) released() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.gone
+}
+
 // there reports whether the ballast is in its place, and puts it there where there is room again.
 func (b *ballast) there() bool {
 	b.mu.Lock()
@@ -88,18 +96,28 @@ func (b *ballast) there() bool {
 }
 
 // roomForRuns refuses new runs where room is short. It is asked before the committer, so that it may touch the disk.
-func (s *Store) roomForRuns() error {
+func (s *Store) roomForRuns(ctx context.Context) error {
 	if s.ballast.size > 0 && !s.ballast.there() {
 		return fmt.Errorf("the disk was full and has no room for the ballast of %d bytes yet: no new runs until it has: %w", s.ballast.size, history.ErrFull)
 	}
-	if s.highWater == 0 {
+	if s.highWater == 0 || s.used() < s.highWater {
 		return nil
 	}
-	if used := s.extent.Load() - s.free(); used >= s.highWater {
+	err := s.read(ctx, func(v *view) error { // what is in the log may free pages
+		s.extent.Store(v.tx.Size())
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if used := s.used(); used >= s.highWater {
 		return fmt.Errorf("%d bytes of the file are in use, new runs are taken below %d: %w", used, s.highWater, history.ErrFull)
 	}
 	return nil
 }
+
+// used returns how much of the file is in use, with what is to get there from the log.
+func (s *Store) used() int64 { return s.extent.Load() - s.free() + s.work.lag.Load() }
 
 // free returns the bytes of the file that can be written again, now or by the next transaction.
 func (s *Store) free() int64 {

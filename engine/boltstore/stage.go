@@ -5,22 +5,20 @@ import (
 	"fmt"
 	"slices"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/perdure/perdure/engine"
 	"github.com/perdure/perdure/history"
 )
 
-// txn is one write transaction: the working set of a group of ops.
+// txn is the working set of a group of ops, in the transaction that the committer has open.
 type txn struct {
-	view
+	*view
 	store *Store
 	// now stamps everything that the group accepts.
 	now history.Time
 	// runs holds the runs that ops of this group changed, as they are after the newest accepted one.
 	runs  map[history.RunID]*workRun
 	order []history.RunID // in the order of their first change
-	// dirty says that there is something to commit.
+	// dirty says that the group has written something.
 	dirty bool
 	// marks are what ops did to the memory of the store, to be taken back where the transaction fails.
 	marks []mark
@@ -74,8 +72,8 @@ type stage struct {
 	cleared []string
 }
 
-func newTxn(s *Store, tx *bolt.Tx, now history.Time) *txn {
-	return &txn{view: view{tx: tx, codec: s.codec}, store: s, now: now, runs: map[history.RunID]*workRun{}}
+func newTxn(s *Store, now history.Time) *txn {
+	return &txn{view: s.work.writing.view, store: s, now: now, runs: map[history.RunID]*workRun{}}
 }
 
 // load returns the op's own copy of a run, which it may change.
@@ -170,16 +168,10 @@ func (st *stage) accept() error {
 
 func (t *txn) apply(w *write) error {
 	t.dirty = true
-	var err error
-	if w.del {
-		err = t.bucket(w.bucket).Delete(w.key)
-	} else {
-		err = t.bucket(w.bucket).Put(w.key, w.value)
+	if t.store.work.writing.logs {
+		t.store.work.redo.note(w)
 	}
-	if err != nil {
-		return fmt.Errorf("write to %s: %w", w.bucket, err)
-	}
-	return nil
+	return t.view.apply(w)
 }
 
 // undo takes back what the group did to the memory of the store.

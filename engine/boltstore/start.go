@@ -92,7 +92,7 @@ func (s *Store) Start(ctx context.Context, start history.Start) (history.Run, bo
 	if err != nil {
 		return history.Run{}, false, s.wrap("start", err)
 	}
-	short := s.roomForRuns()
+	short := s.roomForRuns(ctx)
 	var run history.Run
 	var existed bool
 	err = s.submit(ctx, "start", func(st *stage) error {

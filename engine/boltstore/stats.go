@@ -28,6 +28,9 @@ type Stats struct {
 	Limit     int64  `json:"limit,omitempty"`
 	Ballast   int64  `json:"ballast,omitempty"`
 	Refusing  string `json:"refusing,omitempty"`
+	// Lacking counts the groups of writes that are in the log only, of a file that was not closed and cannot be written: what is
+	// read is without them.
+	Lacking int `json:"lacking,omitempty"`
 	// Runs counts runs by status; running ones count as ready.
 	Runs map[string]int `json:"runs"`
 	// Lines are the queues of ready runs, longest first.
@@ -54,7 +57,7 @@ type LineStats struct {
 // Stats counts. It walks the indexes, a stretch at a time: a million runs take a second or two.
 func (s *Store) Stats(ctx context.Context) (Stats, error) {
 	st := Stats{
-		Path: s.path, Epoch: s.epoch, Runs: map[string]int{}, HighWater: s.highWater, Limit: int64(s.maxSize), Ballast: s.ballast.size,
+		Path: s.path, Epoch: s.epoch, Runs: map[string]int{}, HighWater: s.highWater, Limit: int64(s.maxSize), Ballast: s.ballast.size, Lacking: s.lacking,
 	}
 	lines := map[LineStats]*LineStats{}
 	var used int64 // the pages that ever had something; bbolt lets the file grow in larger steps
@@ -102,7 +105,7 @@ func (s *Store) Stats(ctx context.Context) (Stats, error) {
 	st.FileBytes, st.Growth = info.Size(), info.Size()-s.sizeAtOpen
 	st.FreeBytes = s.free() + max(0, st.FileBytes-used)
 	if !s.ro {
-		if err := s.roomForRuns(); err != nil {
+		if err := s.roomForRuns(ctx); err != nil {
 			st.Refusing = err.Error()
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -24,7 +25,11 @@ type Store struct {
 	codec *history.Codec
 	clock *clock
 	tell  *notifier
+	log   *slog.Logger
 	ro    bool
+	// asItIs says that the file was not closed and is only read; lacking counts the records of its log that it lacks.
+	asItIs  bool
+	lacking int
 
 	// What is known of the room: see room.go.
 	ballast    ballast
@@ -60,6 +65,8 @@ type Store struct {
 	broken []error
 	// stamp is the time of the transaction that is being written; zero between transactions.
 	stamp history.Time
+	// landing says that the file may show that transaction before it is published.
+	landing bool
 }
 
 var _ engine.Store = (*Store)(nil)
@@ -82,17 +89,21 @@ func (s *Store) Close() error {
 	s.tell.stop()
 	if s.stuck.Load() {
 		// bbolt's locks are held for good: its Close would hang. The memory map stays until the process ends.
-		return s.wrap("close", letGo(s.file))
+		return s.wrap("close", errors.Join(s.work.redo.close(), letGo(s.file)))
 	}
 	if s.failure.Load() == nil && !s.ro {
 		// An optimisation: without it the next open is slow, not wrong. Damage that makes it panic may leave bbolt
 		// locked.
+		err := guard(s.syncFreelist)
 		var p *panicError
-		if err := guard(s.syncFreelist); errors.As(err, &p) {
-			return s.wrap("close", errors.Join(err, letGo(s.file)))
+		if errors.As(err, &p) {
+			return s.wrap("close", errors.Join(err, s.work.redo.close(), letGo(s.file)))
+		}
+		if err == nil { // while the lock on the file keeps others out, who would make their own
+			return s.wrap("close", errors.Join(s.work.redo.remove(), s.db.Close()))
 		}
 	}
-	return s.wrap("close", s.db.Close())
+	return s.wrap("close", errors.Join(s.work.redo.close(), s.db.Close()))
 }
 
 // syncFreelist writes the list of free pages, so that the next open need not walk the file to find them.
@@ -100,7 +111,7 @@ func (s *Store) syncFreelist() error {
 	s.db.NoFreelistSync = false
 	return s.db.Update(func(tx *bolt.Tx) error {
 		b := tx.Bucket([]byte(bMeta.String()))
-		return b.Put(metaClosed, timeBytes(nil, s.clock.now()))
+		return errors.Join(b.Put(metaClosed, timeBytes(nil, s.clock.now())), b.Put(metaLog, u64(nil, 0)))
 	})
 }
 
@@ -140,16 +151,112 @@ func (s *Store) view(ctx context.Context, op string, fn func(v *view) error) err
 
 // viewRun is view for a read of one run, whose id is in the error.
 func (s *Store) viewRun(ctx context.Context, what string, id history.RunID, fn func(v *view) error) error {
-	if err := s.read(ctx, fn); err != nil {
+	if err := s.point(ctx, fn); err != nil {
 		return s.wrap(what+" "+id.String(), err)
 	}
 	return nil
 }
 
+// read runs fn in a read transaction that has everything that was acknowledged before.
 func (s *Store) read(ctx context.Context, fn func(v *view) error) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
+	if !s.work.behind() {
+		return s.readFile(fn)
+	}
+	return s.readAfter(ctx, s.catchUp, fn)
+}
+
+// alone is view in a transaction in which the file needs no log.
+func (s *Store) alone(ctx context.Context, op string, fn func(v *view) error) error {
+	if s.ro {
+		return s.view(ctx, op, fn)
+	}
+	err := s.usable(ctx)
+	if err == nil {
+		err = s.readAfter(ctx, s.retire, fn)
+	}
+	return s.wrap(op, err)
+}
+
+// readAfter runs fn in a read transaction that begins after the committer has done something, with every group between the two
+// committed to the file.
+func (s *Store) readAfter(ctx context.Context, after func(context.Context) error, fn func(v *view) error) error {
+	s.work.reads.Add(1)
+	waits := true
+	began := func() {
+		if waits {
+			s.work.reads.Add(-1)
+			waits = false
+		}
+	}
+	defer began()
+	if err := after(ctx); err != nil {
+		return err
+	}
+	return s.readFile(func(v *view) error {
+		began()
+		return fn(v)
+	})
+}
+
+// point is read for a few rows: where the file is behind, the committer looks for them in its open transaction, which costs no sync.
+func (s *Store) point(ctx context.Context, fn func(v *view) error) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	if !s.work.behind() {
+		return s.readFile(fn)
+	}
+	var begun atomic.Bool // by the committer, or given up by the caller
+	o := &op{early: func() (bool, error) {
+		if begun.Swap(true) {
+			return true, nil
+		}
+		return true, s.own(fn)
+	}}
+	err := s.await(ctx, o)
+	if begun.Swap(true) {
+		<-o.done // fn has run, or is at it: it may write to what is the caller's
+		return o.err
+	}
+	return err
+}
+
+// errBehind says that the file lacks what was acknowledged, and that the caller, who holds mu, cannot wait for it: the committer may.
+var errBehind = errors.New("the file is behind the log")
+
+// readLocked is read for a caller that holds mu: an error that matches errBehind asks for caughtUp.
+func (s *Store) readLocked(ctx context.Context, fn func(v *view) error) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	if s.work.behind() {
+		return errBehind
+	}
+	return s.readFile(fn)
+}
+
+// caughtUp runs fn, which holds mu, until it finds the file up to date or ends otherwise.
+func (s *Store) caughtUp(ctx context.Context, fn func() error) error {
+	err := fn()
+	if !errors.Is(err, errBehind) {
+		return err
+	}
+	s.work.reads.Add(1)
+	defer s.work.reads.Add(-1)
+	for errors.Is(err, errBehind) {
+		if err := s.catchUp(ctx); err != nil {
+			return err
+		}
+		err = fn()
+	}
+	return err
+}
+
+// readFile runs fn in a read transaction of the file as it is.
+func (s *Store) readFile(fn func(v *view) error) error {
 	locked, err := viewing(s.db, func(tx *bolt.Tx) error {
 		return fn(&view{tx: tx, codec: s.codec})
 	})
@@ -160,4 +267,12 @@ func (s *Store) read(ctx context.Context, fn func(v *view) error) error {
 		return history.ErrClosed
 	}
 	return err
+}
+
+// own is read for the committer: its open transaction has everything that was acknowledged.
+func (s *Store) own(fn func(v *view) error) error {
+	if w := &s.work.writing; w.tx != nil {
+		return guard(func() error { return fn(w.view) })
+	}
+	return s.readFile(fn)
 }

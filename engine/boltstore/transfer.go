@@ -114,7 +114,12 @@ func (t *Transfer) eraseRests(ctx context.Context) error {
 
 // update runs fn in a write transaction of its own: nothing else writes to a file that is moved.
 func (t *Transfer) update(ctx context.Context, op string, fn func(tx *bolt.Tx) error) error {
+	t.store.work.reads.Add(1)
+	defer t.store.work.reads.Add(-1)
 	err := t.store.usable(ctx)
+	if err == nil {
+		err = t.store.retire(ctx) // the committer has no transaction open then
+	}
 	if err == nil {
 		err = guard(func() error { return t.store.db.Update(fn) })
 	}

@@ -98,10 +98,13 @@ func (u *upgrader) run() error {
 
 // passes are the walks of the upgrade, in order. Each takes the row to go on after (nil: the first).
 func (u *upgrader) passes() []func(v *view, last []byte) (next []byte, more bool, err error) {
-	if u.from.format == 1 {
+	switch u.from.format {
+	case 1:
 		return []func(*view, []byte) ([]byte, bool, error){indexRuns, reindexStates, indexListed, indexGenerations}
+	case 2:
+		return []func(*view, []byte) ([]byte, bool, error){indexListed, indexGenerations}
 	}
-	return []func(*view, []byte) ([]byte, bool, error){indexListed, indexGenerations}
+	return nil
 }
 
 // begin makes the buckets that the file lacks and empties those that are built anew, unless an earlier upgrade is to be
@@ -112,7 +115,10 @@ func (u *upgrader) begin(tx *bolt.Tx) error {
 		u.at = mark
 		return nil
 	}
-	anew := []bucketID{bListed, bGenerations}
+	var anew []bucketID
+	if u.from.format <= 2 {
+		anew = append(anew, bListed, bGenerations)
+	}
 	if u.from.format == 1 { // it had neither tenants nor concurrency keys in the keys of ready
 		anew = append(anew, bReady)
 	}

@@ -53,7 +53,7 @@ func TestUpgradeFromFormat2GoesOnAfterAKill(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			if !strings.Contains(log.String(), "from=2 to=3") {
+			if !strings.Contains(log.String(), "from=2 to=4") {
 				t.Errorf("the log does not tell of the upgrade: %s", &log)
 			}
 			if err := s.Verify(t.Context(), func(v engine.Violation) { t.Errorf("violation: run %s: %s: %s", v.Run, v.Rule, v.Detail) }); err != nil {

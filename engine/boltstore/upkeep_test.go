@@ -221,7 +221,7 @@ func TestStatsCountByStatusAndLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if st.Runs["ready"] != 3 || st.Runs["canceled"] != 1 || len(st.Lines) != 2 || st.FileBytes == 0 || st.Format != 3 {
+	if st.Runs["ready"] != 3 || st.Runs["canceled"] != 1 || len(st.Lines) != 2 || st.FileBytes == 0 || st.Format != 4 {
 		t.Errorf("stats are %+v", st)
 	}
 	if used := st.FileBytes - st.FreeBytes; used <= 0 || used > 1<<20 { // the file itself has grown by more

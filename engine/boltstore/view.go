@@ -48,6 +48,20 @@ func (v *view) lookup(b bucketID) *bolt.Cursor {
 	return v.lookups[b]
 }
 
+// apply makes a write part of the transaction.
+func (v *view) apply(w *write) error {
+	var err error
+	if w.del {
+		err = v.bucket(w.bucket).Delete(w.key)
+	} else {
+		err = v.bucket(w.bucket).Put(w.key, w.value)
+	}
+	if err != nil {
+		return fmt.Errorf("write to %s: %w", w.bucket, err)
+	}
+	return nil
+}
+
 // scan yields the rows whose keys have the prefix, in order, from key from on (nil: from the first). Both slices are
 // memory of the transaction, which must not be changed during the scan.
 func (v *view) scan(b bucketID, prefix, from []byte) iter.Seq2[[]byte, []byte] {

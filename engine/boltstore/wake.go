@@ -54,23 +54,32 @@ func (s *Store) WakeDue(ctx context.Context, limit int) (woken int, next history
 
 // nextDue returns when the next timer or delay ends; zero where there is none.
 func (s *Store) nextDue(ctx context.Context) (next history.Time, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.timers.rows) == 0 && !s.timers.complete {
-		err = s.view(ctx, "wake", func(v *view) error {
-			s.refillTimers(v)
-			return nil
-		})
-	}
-	if len(s.timers.rows) > 0 {
-		next = timeOf([]byte(s.timers.rows[0]))
-	}
-	for _, d := range s.delayed {
-		if next.IsZero() || d.until < next {
-			next = d.until
+	err = s.caughtUp(ctx, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		err := s.windTimers(ctx)
+		if len(s.timers.rows) > 0 {
+			next = timeOf([]byte(s.timers.rows[0]))
 		}
-	}
+		for _, d := range s.delayed {
+			if next.IsZero() || d.until < next {
+				next = d.until
+			}
+		}
+		return err
+	})
 	return next, err
+}
+
+// windTimers loads the front of the timer index where there is none at hand. Caller holds mu.
+func (s *Store) windTimers(ctx context.Context) error {
+	if len(s.timers.rows) > 0 || s.timers.complete {
+		return nil
+	}
+	return s.wrap("wake", s.readLocked(ctx, func(v *view) error {
+		s.refillTimers(v)
+		return nil
+	}))
 }
 
 // refillTimers loads the front of the timer index where the window is empty. Caller holds mu.

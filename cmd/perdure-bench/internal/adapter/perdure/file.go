@@ -48,5 +48,5 @@ func (f *file) completed(ctx context.Context, closed bool) (n int, err error) {
 }
 
 func (f *file) durability(context.Context) (peer.Durability, error) {
-	return peer.Durability{Full: true, Detail: "bbolt: each commit syncs data, then the meta page (2 fdatasync), before any call in it returns; calls share commits"}, nil
+	return peer.Durability{Full: true, Detail: "a record in the redo log (1 fdatasync), or where a reader waits a commit of bbolt (2), before any call in it returns; calls share records"}, nil
 }

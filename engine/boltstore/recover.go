@@ -1,0 +1,214 @@
+package boltstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/perdure/perdure/history"
+)
+
+// maxRedoSize bounds what is taken for a log, in bytes.
+const maxRedoSize = 1 << 30
+
+// wayOut is what can be done about a log that cannot be used.
+const wayOut = "restore a backup, or give up the newest writes with perdure compact --without-log"
+
+// replayLog brings the file up to what the log beside it has, which it names no more then. It returns how many records that were.
+func (s *Store) replayLog() (n int, err error) {
+	m, recs, err := s.lacks()
+	if err != nil || m.log == 0 {
+		return 0, err
+	}
+	err = s.db.Update(func(tx *bolt.Tx) error {
+		v := &view{tx: tx, codec: s.codec}
+		for i := range recs {
+			if err := recs[i].each(v.apply); err != nil {
+				return err
+			}
+			m.applied = recs[i].seq
+		}
+		b := v.bucket(bMeta)
+		return errors.Join(b.Put(metaApplied, u64(nil, m.applied)), b.Put(metaLog, u64(nil, 0)))
+	})
+	return len(recs), err
+}
+
+// lacks returns the records of the log that the file lacks.
+func (s *Store) lacks() (m meta, recs []record, err error) {
+	err = s.db.View(func(tx *bolt.Tx) (err error) {
+		m, err = readMeta(tx)
+		return err
+	})
+	if err == nil {
+		recs, err = readLog(redoPath(s.path), m.log, m.applied)
+	}
+	return m, recs, err
+}
+
+// settle opens a file for writing that was not closed, and brings it up to its log, for those who only want to read it.
+func settle(path string, o Options, told *opening) error {
+	o.ReadOnly = false
+	s, err := openStore(path, o, told)
+	if err != nil {
+		return err
+	}
+	return errors.Join(guard(func() error { return s.recover(told) }), s.db.Close())
+}
+
+// recover replays the log and removes it.
+func (s *Store) recover(told *opening) error {
+	told.at("the log is read")
+	n, err := s.replayLog()
+	if err != nil && full(err) && s.ballast.release() {
+		n, err = s.replayLog()
+	}
+	if err != nil {
+		return err
+	}
+	if n > 0 {
+		s.log.Info("the store was not closed: what was in its log is in the file now", "file", s.path, "records", n)
+	}
+	if err := os.Remove(redoPath(s.path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		// It has nothing that counts. A new one cannot be made, which is told then.
+		s.log.Warn("the log of the time before cannot be removed", "error", err)
+	}
+	return nil
+}
+
+// GiveUpLog makes a store usable whose log is lost or damaged, without the writes that were in the log only: the newest that were
+// acknowledged, of the last tenth of a second or so before the process was killed or the machine failed. What is left of the log gets
+// the name of the file and ".log.given-up". Nobody may have the file open.
+func GiveUpLog(path string) error {
+	if err := giveUpLog(path); err != nil {
+		return fmt.Errorf("give up the log of %s: %w", path, err)
+	}
+	return nil
+}
+
+func giveUpLog(path string) error {
+	o := (*Options)(nil).filled()
+	told := newOpening(path, o.Log)
+	err := inspect(path, o, told)
+	told.end(err)
+	if err != nil {
+		return err
+	}
+	db, _, err := openBolt(path, o, false)
+	if err != nil {
+		return err
+	}
+	err = guard(func() error {
+		return db.Update(func(tx *bolt.Tx) error {
+			m, err := readMeta(tx)
+			if err != nil {
+				return err
+			}
+			m.log = 0
+			return m.write(tx)
+		})
+	})
+	if err == nil {
+		err = os.Rename(redoPath(path), redoPath(path)+".given-up")
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(err, db.Close())
+}
+
+// readLog returns the records that a file lacks which has all up to applied, and names the log id (0: none).
+func readLog(path string, id, applied uint64) ([]record, error) {
+	data, err := readWhole(path)
+	switch {
+	case id == 0 && err != nil:
+		return nil, nil // it has nothing that counts
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("the newest writes are in the log %s, which is not there: put it back beside the file, or %s: %w", path, wayOut, history.ErrCorrupt)
+	case err != nil:
+		return nil, fmt.Errorf("the newest writes are in the log: %w", err)
+	}
+	l := logFile{path: path, data: data}
+	if id == 0 {
+		if seq := l.newest(0, 0); seq > applied {
+			return nil, fmt.Errorf("the log %s has writes up to record %d, and the file, which has them up to %d, knows of no log: "+
+				"an older file was put in the place of the one that it belongs to; move the log away to go on without them: %w", path, seq, applied, history.ErrCorrupt)
+		}
+		return nil, nil
+	}
+	return l.after(id, applied)
+}
+
+// noLog refuses a place for a new file where the log of another has writes. The error matches fs.ErrExist.
+func noLog(path string) error {
+	if _, err := readLog(redoPath(path), 0, 0); err != nil {
+		return fmt.Errorf("%s is the log of a store that is not there, and has its newest writes: put that back, or move the log away too: %w",
+			redoPath(path), fs.ErrExist)
+	}
+	return nil
+}
+
+// readWhole reads a log.
+func readWhole(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxRedoSize {
+		return nil, fmt.Errorf("%s has %d bytes and is none: %s: %w", path, info.Size(), wayOut, history.ErrCorrupt)
+	}
+	return os.ReadFile(path)
+}
+
+// logFile is a log as it was found.
+type logFile struct {
+	path string
+	data []byte
+}
+
+// after returns the records after number applied. Where they end, a record may have been torn: then it is the last, and was not
+// acknowledged. One behind it says that the log is damaged.
+func (l *logFile) after(id, applied uint64) ([]record, error) {
+	head, ok := parseRecord(l.data)
+	switch {
+	case !ok || head.seq != 0 || len(head.writes) != 8:
+		return nil, l.damaged("its head is none")
+	case head.id != id:
+		return nil, fmt.Errorf("the log %s belongs to another file: put the right one beside this one, or %s: %w", l.path, wayOut, history.ErrCorrupt)
+	case binary.BigEndian.Uint64(head.writes) != uint64(len(l.data)):
+		return nil, l.damaged("it has %d bytes and should have %d: it was cut", len(l.data), binary.BigEndian.Uint64(head.writes))
+	}
+	var recs []record
+	at, next := int64(redoBlock), applied+1
+	for at < int64(len(l.data)) {
+		r, ok := parseRecord(l.data[at:])
+		if !ok || r.id != id || r.seq != next {
+			break
+		}
+		recs = append(recs, r)
+		at += blocks(r.size())
+		next++
+	}
+	if seq := l.newest(at, id); seq >= next {
+		return nil, l.damaged("it has record %d, and %d, which was before it, is not where it should be", seq, next)
+	}
+	return recs, nil
+}
+
+// newest returns the highest number of a record that begins at or behind a place, of the log id (0: of any); 0 where there is none.
+func (l *logFile) newest(at int64, id uint64) (seq uint64) {
+	for ; at < int64(len(l.data)); at += redoBlock {
+		if r, ok := parseRecord(l.data[at:]); ok && (id == 0 || r.id == id) {
+			seq = max(seq, r.seq)
+		}
+	}
+	return seq
+}
+
+func (l *logFile) damaged(format string, args ...any) error {
+	return fmt.Errorf("the log %s is damaged: %s: %s: %w", l.path, fmt.Sprintf(format, args...), wayOut, history.ErrCorrupt)
+}
