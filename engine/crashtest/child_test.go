@@ -96,6 +96,9 @@ func (c *child) session(n int) (err error) {
 	if c.store, err = c.life.open(); err != nil {
 		return err
 	}
+	if _, err := c.store.Secret(context.Background(), fmt.Sprintf("of %d.%d", c.life.Number, n)); err != nil { // the first group goes to no log
+		return err
+	}
 	out, err := engine.OpenJSONLines(c.life.exports(c.life.Process))
 	if err != nil {
 		return err

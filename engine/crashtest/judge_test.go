@@ -26,8 +26,9 @@ type settled struct {
 	head   history.Digest
 }
 
-// judge holds the file that a child has left against the checker and against the witness's log. Where final is set all calls
-// were acknowledged and all runs have ended.
+// judge holds a copy of what a child has left against the checker and against the witness's log: the next child is to open what
+// this one has left, and not what the judge has brought up to its log. Where final is set all calls were acknowledged and all
+// runs have ended.
 func (p *parent) judge(final bool) {
 	p.t.Helper()
 	store, err := p.place.read(p.t.Context())

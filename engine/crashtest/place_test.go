@@ -2,7 +2,11 @@ package crashtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -31,7 +35,7 @@ const leaseTTL = time.Second
 // open opens the store for writing. It waits for a database that is not there for a while.
 func (p *place) open() (engine.Store, error) {
 	if p.DSN == "" {
-		return boltstore.Open(storePath(p.Dir), nil)
+		return boltstore.Open(storePath(p.Dir), &boltstore.Options{LogSize: 128 << 10}) // small: it is often full
 	}
 	ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
 	defer stop()
@@ -44,12 +48,16 @@ func (p *place) open() (engine.Store, error) {
 	}
 }
 
-// read opens the store to look at it, with its payloads as they were written.
+// read opens the store to look at it, with its payloads as they were written. Of a file it is a copy: the next child is to find what
+// the one before has left, and not what was brought up to its log since.
 func (p *place) read(ctx context.Context) (engine.Store, error) {
 	var s engine.Store
 	var err error
 	if p.DSN == "" {
-		s, err = boltstore.Open(storePath(p.Dir), &boltstore.Options{ReadOnly: true})
+		var path string
+		if path, err = p.copied(); err == nil {
+			s, err = boltstore.Open(path, &boltstore.Options{ReadOnly: true, Log: slog.New(slog.DiscardHandler)})
+		}
 	} else {
 		s, err = pgstore.Open(ctx, p.DSN, nil)
 	}
@@ -61,6 +69,27 @@ func (p *place) read(ctx context.Context) (engine.Store, error) {
 		return nil, err
 	}
 	return engine.WithCodecs(s, codecs...)
+}
+
+// copied copies the file with its log, over the copy before.
+func (p *place) copied() (path string, err error) {
+	dir := filepath.Join(p.Dir, "judged")
+	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
+		return "", err
+	}
+	for _, end := range []string{"", ".log"} {
+		b, err := os.ReadFile(storePath(p.Dir) + end)
+		if end != "" && errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = os.WriteFile(storePath(dir)+end, b, 0o600)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return storePath(dir), nil
 }
 
 // codecs are compression and encryption, under keys of which the newest comes first.

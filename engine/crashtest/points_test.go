@@ -18,7 +18,9 @@ import (
 // The moments of a commit, in order.
 var moments = []string{
 	"staged",    // checked and staged, nothing written
-	"page",      // some of its pages are written
+	"half",      // half of its record is written to the log
+	"logged",    // the whole record is, and it is not synced
+	"page",      // some of its pages are written: of a group that is committed to the file, or with the flush of the log
 	"written",   // all its pages are, and none is synced
 	"synced",    // its pages are synced, the meta page that makes them the newest is not written
 	"meta",      // the meta page is written, and not synced
@@ -37,7 +39,10 @@ var commitPaths = []string{
 var (
 	ofSession = []string{
 		"open/page", "open/written", "open/synced", "open/meta",
-		"close/page", "close/written", "close/synced", "close/meta", "close/closed",
+		"close/page", "close/written", "close/synced", "close/meta", "close/unnamed", "close/closed",
+		"log/half", "log/made", // as it is made
+		"flush/before", "flush/done", // when it is committed to the file, and when that is done and the log not yet used again
+		"replay/page", "replay/written", "replay/synced", "replay/meta", "replay/done", // at open
 	}
 	ofUpkeep = []string{
 		"create/staged", "create/page", "create/written", "create/synced", "create/meta", "create/unnamed", "create/named",
@@ -63,11 +68,21 @@ const boltstoreDir = "engine/boltstore/"
 var storeEdits = []overlay.Edit{
 	// The committer.
 	{File: boltstoreDir + "committer.go", Old: "\t\"github.com/perdure/perdure/history\"\n", New: "\t\"github.com/perdure/perdure/engine/crashtest/failpoint\"\n\t\"github.com/perdure/perdure/history\"\n"},
-	{File: boltstoreDir + "committer.go", Old: "\to.done = make(chan struct{})\n", New: "\to.done = make(chan struct{})\n\tif o.stage != nil {\n\t\to.stage = failpoint.Op(name, o.stage)\n\t}\n"},
-	{File: boltstoreDir + "committer.go", Old: "\tpending := s.early(group)\n", New: "\tfailpoint.Leave()\n\tpending := s.early(group)\n"},
-	{File: boltstoreDir + "committer.go", Old: "\tif committing {\n", New: "\tif committing {\n\t\tfailpoint.Moment(\"staged\")\n"},
-	{File: boltstoreDir + "committer.go", Old: "\tif err == nil {\n\t\treturn t, -1, nil\n", New: "\tif err == nil {\n\t\tif committing {\n\t\t\tfailpoint.Moment(\"committed\")\n\t\t}\n\t\treturn t, -1, nil\n"},
+	{File: boltstoreDir + "committer.go", Old: "\treturn s.wrap(name, s.await(ctx, o))\n", New: "\tif o.stage != nil {\n\t\to.stage = failpoint.Op(name, o.stage)\n\t}\n\treturn s.wrap(name, s.await(ctx, o))\n"},
+	{File: boltstoreDir + "committer.go", Old: "\tpending := s.early(group)\n", New: "\tif !s.work.redo.lacking() { // else a flush is of theirs too\n\t\tfailpoint.Leave()\n\t}\n\tpending := s.early(group)\n"},
+	{File: boltstoreDir + "committer.go", Old: "\t\terr = s.persist()\n", New: "\t\tfailpoint.Moment(\"staged\")\n\t\tif err = s.persist(); err == nil {\n\t\t\tfailpoint.Moment(\"committed\")\n\t\t}\n"},
 	{File: boltstoreDir + "committer.go", Old: "\t\ts.tell.send(t.publish()...)\n", New: "\t\ts.tell.send(t.publish()...)\n\t\tfailpoint.Moment(\"told\")\n"},
+	// The log.
+	{File: boltstoreDir + "redo.go", Old: "\t\"github.com/perdure/perdure/engine/dirsync\"\n", New: "\t\"github.com/perdure/perdure/engine/crashtest/failpoint\"\n\t\"github.com/perdure/perdure/engine/dirsync\"\n"},
+	{File: boltstoreDir + "redo.go", Old: "\tif _, err := r.file.WriteAt(rec, r.at); err != nil {\n", New: "\tif _, err := r.file.WriteAt(rec[:len(rec)/2], r.at); err == nil {\n\t\tfailpoint.Moment(\"half\")\n\t}\n\tif _, err := r.file.WriteAt(rec, r.at); err != nil {\n"},
+	{File: boltstoreDir + "redo.go", Old: "\tif err := dataSync(r.file); err != nil {\n", New: "\tfailpoint.Moment(\"logged\")\n\tif err := dataSync(r.file); err != nil {\n"},
+	{File: boltstoreDir + "redo.go", Old: "\t\tclear(block[:len(head)])\n", New: "\t\tclear(block[:len(head)])\n\t\tfailpoint.Hit(\"log/half\")\n"},
+	{File: boltstoreDir + "redo.go", Old: "\tr.file, r.at = f, redoBlock\n", New: "\tfailpoint.Hit(\"log/made\")\n\tr.file, r.at = f, redoBlock\n"},
+	{File: boltstoreDir + "flush.go", Old: "\t\"github.com/perdure/perdure/history\"\n", New: "\t\"github.com/perdure/perdure/engine/crashtest/failpoint\"\n\t\"github.com/perdure/perdure/history\"\n"},
+	{File: boltstoreDir + "flush.go", Old: "\t\t\terr = s.land(s.logToName())\n", New: "\t\t\tfailpoint.Hit(\"flush/before\")\n\t\t\terr = s.land(s.logToName())\n"},
+	{File: boltstoreDir + "flush.go", Old: "\tr.named = id != 0\n", New: "\tif r.lacking() {\n\t\tfailpoint.Hit(\"flush/done\")\n\t}\n\tr.named = id != 0\n"},
+	{File: boltstoreDir + "recover.go", Old: "\t\"github.com/perdure/perdure/history\"\n", New: "\t\"github.com/perdure/perdure/engine/crashtest/failpoint\"\n\t\"github.com/perdure/perdure/history\"\n"},
+	{File: boltstoreDir + "recover.go", Old: "\terr = s.db.Update(func(tx *bolt.Tx) error {\n", New: "\tif len(recs) > 0 {\n\t\tfailpoint.Enter(\"replay\")\n\t\tdefer failpoint.Hit(\"replay/done\")\n\t\tdefer failpoint.Leave()\n\t}\n\terr = s.db.Update(func(tx *bolt.Tx) error {\n"},
 	// Opening, creating, closing.
 	{File: boltstoreDir + "open.go", Old: "\t\"github.com/perdure/perdure/history\"\n", New: "\t\"github.com/perdure/perdure/engine/crashtest/failpoint\"\n\t\"github.com/perdure/perdure/history\"\n"},
 	{File: boltstoreDir + "open.go", Old: "\t\treturn s.db.Update(raise)\n", New: "\t\tfailpoint.Leave()\n\t\tfailpoint.Enter(\"open\")\n\t\treturn s.db.Update(raise)\n"},
@@ -75,7 +90,7 @@ var storeEdits = []overlay.Edit{
 	{File: boltstoreDir + "open.go", Old: "\terr := makeFile(tmp, o)\n\tif err == nil {\n\t\terr = place(tmp, path)\n\t}\n", New: "\terr := makeFile(tmp, o)\n\tfailpoint.Leave()\n\tfailpoint.Hit(\"create/unnamed\")\n\tif err == nil {\n\t\terr = place(tmp, path)\n\t}\n\tfailpoint.Hit(\"create/named\")\n"},
 	{File: boltstoreDir + "store.go", Old: "\t\"github.com/perdure/perdure/engine\"\n", New: "\t\"github.com/perdure/perdure/engine\"\n\t\"github.com/perdure/perdure/engine/crashtest/failpoint\"\n"},
 	{File: boltstoreDir + "store.go", Old: "\ts.db.NoFreelistSync = false\n", New: "\ts.db.NoFreelistSync = false\n\tfailpoint.Leave()\n\tfailpoint.Enter(\"close\")\n\tdefer failpoint.Leave()\n"},
-	{File: boltstoreDir + "store.go", Old: "\treturn s.wrap(\"close\", s.db.Close())\n", New: "\tdefer failpoint.Hit(\"close/closed\")\n\treturn s.wrap(\"close\", s.db.Close())\n"},
+	{File: boltstoreDir + "store.go", Old: "\t\t\treturn s.wrap(\"close\", errors.Join(s.work.redo.remove(), s.db.Close()))\n", New: "\t\t\tfailpoint.Hit(\"close/unnamed\")\n\t\t\tdefer failpoint.Hit(\"close/closed\")\n\t\t\treturn s.wrap(\"close\", errors.Join(s.work.redo.remove(), s.db.Close()))\n"},
 	// The upgrade of an older file.
 	{File: boltstoreDir + "upgrade.go", Old: "\t\"github.com/perdure/perdure/history\"\n", New: "\t\"github.com/perdure/perdure/engine/crashtest/failpoint\"\n\t\"github.com/perdure/perdure/history\"\n"},
 	{File: boltstoreDir + "upgrade.go", Old: "\tif err := u.store.db.Update(u.begin); err != nil {\n\t\treturn err\n\t}\n", New: "\tfailpoint.Enter(\"upgrade\")\n\tdefer failpoint.Leave()\n\tif err := u.store.db.Update(u.begin); err != nil {\n\t\treturn err\n\t}\n\tfailpoint.Hit(\"upgrade/begun\")\n"},
@@ -86,6 +101,8 @@ var storeEdits = []overlay.Edit{
 	{File: boltstoreDir + "backup.go", Old: "\t\terr = placeNew(tmp, path)\n\t}\n", New: "\t\tfailpoint.Hit(\"restore/raised\")\n\t\terr = placeNew(tmp, path)\n\t\tfailpoint.Hit(\"restore/named\")\n\t}\n"},
 	{File: boltstoreDir + "backup.go", Old: "\terr = compactInto(ctx, old, tmp)\n", New: "\tfailpoint.Leave()\n\tfailpoint.Enter(\"compact\")\n\terr = compactInto(ctx, old, tmp)\n\tfailpoint.Leave()\n\tfailpoint.Hit(\"compact/copied\")\n"},
 	{File: boltstoreDir + "backup.go", Old: "\t\terr = os.Rename(tmp, path)\n\t}\n\tif err == nil {\n\t\treturn c, dirsync.Name(path)\n", New: "\t\tfailpoint.Hit(\"compact/checked\")\n\t\terr = os.Rename(tmp, path)\n\t\tfailpoint.Hit(\"compact/renamed\")\n\t}\n\tif err == nil {\n\t\treturn c, dirsync.Name(path)\n"},
+	// A log for the second group.
+	{File: boltstoreDir + "redo.go", Old: "\tredoAfter = 4\n", New: "\tredoAfter = 1\n"},
 	// Smaller batches, so that small stores have several.
 	{File: boltstoreDir + "upgrade.go", Old: "const upgradeBatch = 1000\n", New: "const upgradeBatch = 10\n"},
 	{File: "engine/cleaner.go", Old: "const EraseLimit = 1000\n", New: "const EraseLimit = 8\n"},

@@ -28,6 +28,7 @@ type request struct {
 	ReadOnly bool
 	Mmap     int
 	Ballast  int64
+	LogSize  int64
 	// Known are the heads of the runs that must be there, by key.
 	Known map[string]string
 }
@@ -85,7 +86,7 @@ func runDriver() error {
 func (d *driver) do(ctx context.Context, req request, rep *reply) (err error) {
 	switch req.Do {
 	case "open":
-		d.store, err = boltstore.Open(req.Path, &boltstore.Options{ReadOnly: req.ReadOnly, MmapSize: req.Mmap, Ballast: req.Ballast})
+		d.store, err = boltstore.Open(req.Path, &boltstore.Options{ReadOnly: req.ReadOnly, MmapSize: req.Mmap, Ballast: req.Ballast, LogSize: req.LogSize})
 		return err
 	case "close":
 		return d.store.Close()
@@ -97,6 +98,11 @@ func (d *driver) do(ctx context.Context, req request, rep *reply) (err error) {
 		return d.finish(ctx, req, rep)
 	case "delete":
 		return d.remove(ctx, req)
+	case "list": // a read that needs all that is in the log
+		_, err := d.store.List(ctx, engine.Filter{})
+		return err
+	case "give up the log":
+		return boltstore.GiveUpLog(req.Path)
 	case "get":
 		run, err := d.store.RunByKey(ctx, "", req.Key)
 		rep.Head = fmt.Sprint(run.Head)

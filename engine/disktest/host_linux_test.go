@@ -30,11 +30,20 @@ type host struct {
 	stderr *tail
 }
 
-const storeName = "perdure.db"
+const (
+	storeName = "perdure.db"
+	logName   = storeName + ".log"
+	// shortDisk is the size of a disk on which a store uses no log, for lack of room: each write goes to its file.
+	shortDisk = 64 << 20
+)
 
+// newHost returns a host with a small disk, or, where the options name the size of a log, one that is large enough for that.
 func newHost(t *testing.T, options request) *host {
 	t.Helper()
 	h := &host{t: t, disk: mount(t), options: options, acked: map[string]string{}}
+	if options.LogSize == 0 {
+		h.disk.SetSize(shortDisk)
+	}
 	h.boot()
 	t.Cleanup(h.kill)
 	return h
@@ -89,9 +98,23 @@ func (h *host) again() {
 // set puts other bytes into the store's file, of which nobody has it open.
 func (h *host) set(b []byte) {
 	h.t.Helper()
-	if err := h.disk.Damage(storeName, func([]byte) []byte { return b }); err != nil {
+	h.setFile(storeName, b)
+}
+
+func (h *host) setFile(name string, b []byte) {
+	h.t.Helper()
+	if err := h.disk.Damage(name, func([]byte) []byte { return b }); err != nil {
 		h.t.Fatal(err)
 	}
+}
+
+func (h *host) contents(name string) []byte {
+	h.t.Helper()
+	b, err := h.disk.Contents(name)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return b
 }
 
 // stale has the next opener read all pages from the disk.

@@ -2,6 +2,7 @@ package disktest
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/gob"
 	"encoding/json"
 	"fmt"
@@ -219,6 +220,9 @@ func TestPowerLoss(t *testing.T) {
 		if counts := count(ops); counts[faultfs.Truncate] == 0 || counts[faultfs.Rename] == 0 || counts[faultfs.Link] < 2 {
 			t.Fatalf("seed %d: the workload did not grow, compact and restore: %v", seed, counts)
 		}
+		if n := records(ops); n < 20 {
+			t.Fatalf("seed %d: the workload wrote %d records to its log", seed, n)
+		}
 		o := cutPower(t, ops, images-total, seed)
 		t.Logf("seed %d: %d ops %v, %d images, of which %d differ", seed, len(ops), count(ops), o.images, o.opened)
 		for _, wrong := range o.wrong[:min(len(o.wrong), 10)] {
@@ -231,6 +235,16 @@ func TestPowerLoss(t *testing.T) {
 		total, opened = total+o.images, opened+o.opened
 	}
 	t.Logf("%d images of power cuts, %d of them opened: the others are the same as one of these", total, opened)
+}
+
+// records counts the writes to a log after it was made, of which each begins a record.
+func records(ops []faultfs.Op) (n int) {
+	for _, op := range ops {
+		if op.Kind == faultfs.Write && op.Name == logName && bytes.HasPrefix(op.Data, []byte("perdlog1")) {
+			n++
+		}
+	}
+	return n
 }
 
 func count(ops []faultfs.Op) map[faultfs.Kind]int {
@@ -251,6 +265,7 @@ func TestPowerLossSeesAMissingSync(t *testing.T) {
 		"the sync of the data": func(i int) bool { // the meta page is written next
 			return ops[i].Kind == faultfs.Sync && i+1 < len(ops) && ops[i+1].Kind == faultfs.Write && ops[i+1].Off < 2*faultfs.PageSize
 		},
+		"every sync of the log": func(i int) bool { return ops[i].Kind == faultfs.Sync && ops[i].Name == logName },
 		"the sync of the meta page": func(i int) bool {
 			return ops[i].Kind == faultfs.Sync && ops[i-1].Kind == faultfs.Write && ops[i-1].Off < 2*faultfs.PageSize
 		},
@@ -262,7 +277,7 @@ func TestPowerLossSeesAMissingSync(t *testing.T) {
 					left = append(left, op)
 				}
 			}
-			left = slices.Clip(left[:min(len(left), 160)])
+			left = slices.Clip(left[:min(len(left), 130)])
 			o := cutPower(t, left, 500, 1)
 			if len(o.wrong) == 0 {
 				t.Fatalf("%s is left out, and none of %d images is wrong", what, o.images)

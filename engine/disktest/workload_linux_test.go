@@ -42,9 +42,10 @@ const (
 	restoredName = "restored.db"
 )
 
-// options are those of the workload and of the check: a small memory map, so that the file grows often.
+// options are those of the workload and of the check: a small memory map and a small log, so that the file grows often and the log is
+// often full.
 func (w *workload) options() *boltstore.Options {
-	return &boltstore.Options{MmapSize: 1 << 16, Ballast: 64 << 10, Clock: func() time.Time { return w.now }}
+	return &boltstore.Options{MmapSize: 1 << 16, Ballast: 64 << 10, LogSize: 48 << 10, Clock: func() time.Time { return w.now }}
 }
 
 // standing is all of a run that a crash must not change. Who holds the run is not kept over one.

@@ -25,6 +25,10 @@ const (
 	network  = "PostgreSQL behind a network that fails"
 	simulate = "the simulation"
 	soak     = "the soak"
+
+	// What these two find is not run here: they need FUSE.
+	diskFaults = "the disk's faults"
+	powerLoss  = "the power cuts"
 )
 
 // mutations is the list: each bug with the test that finds it. The quickest that does is the one that is run.
@@ -51,7 +55,7 @@ func mutations() []mutation {
 		{
 			bug: "a write is acknowledged before its transaction is committed", part: faults, also: crash,
 			edits: []overlay.Edit{
-				{File: store + "committer.go", Old: "\tif committing {\n", New: "\tif committing {\n\t\tfor _, o := range group {\n\t\t\tclose(o.done)\n\t\t}\n"},
+				{File: store + "committer.go", Old: "\t\terr = s.persist()\n", New: "\t\tfor _, o := range group {\n\t\t\tclose(o.done)\n\t\t}\n\t\terr = s.persist()\n"},
 				{File: store + "committer.go", Old: "\tfor _, o := range pending {\n\t\tclose(o.done)\n", New: "\tfor _, o := range pending {\n\t\tselect {\n\t\tcase <-o.done:\n\t\t\tcontinue\n\t\tdefault:\n\t\t}\n\t\tclose(o.done)\n"},
 			},
 			pkg: store, run: "TestNothingIsAcknowledgedBeforeItIsCommitted",
@@ -65,6 +69,50 @@ func mutations() []mutation {
 			bug: "a refused write leaves what it had staged", part: faults, also: contract,
 			edits: []overlay.Edit{{File: store + "committer.go", Old: "\t\t\t\tst.drop()\n\t\t\t\tcontinue\n", New: "\t\t\t\tst.drop()\n"}},
 			pkg:   store, run: "TestAnOpThatBreaksLeavesItsGroupAlone",
+		},
+		// The log.
+		{
+			bug: "a write is acknowledged before its record in the log is synced", part: faults, also: powerLoss,
+			edits: []overlay.Edit{{File: store + "redo.go", Old: "\tif err := dataSync(r.file); err != nil {\n", New: "\tif err := dataSync(r.file); err != nil && r.seq == 0 {\n"}},
+			pkg:   store, run: "TestNothingIsAcknowledgedBeforeItsRecordIsSynced",
+		},
+		{
+			bug: "the log is used again before its flush is durable", part: faults,
+			edits: []overlay.Edit{{File: store + "flush.go", Old: "\tif err := guard(tx.Commit); err != nil {\n", New: "\tr.rewind()\n\tif err := guard(tx.Commit); err != nil {\n"}},
+			pkg:   store, run: "TestNothingIsReusedBeforeTheFlushIsDurable|TestAFlushWithoutRoom",
+		},
+		{
+			bug: "records that the file has are applied to it again", part: faults,
+			edits: []overlay.Edit{
+				{File: store + "recover.go", Old: "if !ok || r.id != id || r.seq != next {", New: "if !ok || r.id != id {"},
+				{File: store + "recover.go", Old: "if seq := l.newest(at, id); seq >= next {", New: "if seq := l.newest(at, id); seq >= next && len(recs) == 0 {"},
+			},
+			pkg: store, run: "TestAnOlderLapIsNotReplayed",
+		},
+		{
+			bug: "the first record of the log is skipped", part: faults, also: crash,
+			edits: []overlay.Edit{{File: store + "recover.go", Old: "\t\trecs = append(recs, r)\n", New: "\t\tif r.seq > applied+1 {\n\t\t\trecs = append(recs, r)\n\t\t}\n"}},
+			pkg:   store, run: "TestTheLogHasWhatWasAcknowledged",
+		},
+		{
+			bug: "a bad record in the middle of the log ends it", part: faults, also: diskFaults,
+			edits: []overlay.Edit{{File: store + "recover.go", Old: "if seq := l.newest(at, id); seq >= next {", New: "if seq := l.newest(at, id); seq > 1<<63 {"}},
+			pkg:   store, run: "TestADamagedLogIsRefused",
+		},
+		{
+			bug: "a log that is not there is taken for an empty one", part: faults, also: diskFaults,
+			edits: []overlay.Edit{{File: store + "recover.go", Old: "\tcase id == 0 && err != nil:\n", New: "\tcase err != nil:\n"}},
+			pkg:   store, run: "TestADamagedLogIsRefused",
+		},
+		{
+			bug: "a reader does not wait for what is in the log", part: faults, also: contract,
+			edits: []overlay.Edit{{File: store + "store.go", Old: "\treturn s.readAfter(ctx, s.catchUp, fn)\n", New: "\treturn s.readFile(fn)\n"}},
+			pkg:   store, run: "TestReadersFindWhatWasAcknowledged",
+		},
+		{
+			bug: "what waits in the open transaction is lost where an op breaks", part: faults,
+			edits: []overlay.Edit{{File: store + "flush.go", Old: "\ts.work.redo.forget()\n\tif tx == nil {", New: "\ts.work.redo.forget()\n\ts.work.redo.rewind()\n\tif tx == nil {"}},
+			pkg:   store, run: "TestAnOpThatBreaksKeepsWhatIsInTheLog",
 		},
 		{
 			bug: "a start does not write the row of its key", part: contract, also: behavior + ", " + crash + ", " + soak,

@@ -23,7 +23,8 @@ type Disk struct {
 	lastID   uint64
 	ops      []Op
 	faults   []*Armed
-	capacity int64 // in bytes; 0 means none
+	size     int64 // of the disk, in bytes; 0 means endless
+	capacity int64 // the same, while something takes room away
 	used     int64 // in bytes, of pages
 	readOnly bool
 }
@@ -66,11 +67,18 @@ func (d *Disk) Inject(f Fault) *Armed {
 	return a
 }
 
+// SetSize makes it a disk of n bytes, also for Heal; 0 is an endless one, as it is at first.
+func (d *Disk) SetSize(n int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.size, d.capacity = n, n
+}
+
 // Heal disarms all faults.
 func (d *Disk) Heal() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.faults, d.capacity, d.readOnly = nil, 0, false
+	d.faults, d.capacity, d.readOnly = nil, d.size, false
 }
 
 // SetFree leaves room for n bytes more: what needs more fails with ENOSPC.
