@@ -12,6 +12,8 @@ import (
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
 	"github.com/perdure/perdure/cmd/perdure/internal/present"
 	"github.com/perdure/perdure/cmd/perdure/internal/serve"
+	"github.com/perdure/perdure/cmd/perdure/internal/state"
+	"github.com/perdure/perdure/engine/boltstore"
 )
 
 func (a *app) statusCommand() *cobra.Command {
@@ -122,15 +124,16 @@ server is started again. An MCP client that is connected over stdio starts one a
 		Example: `  perdure stop`,
 		Args:    exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			client, err := a.client()
+			dir, err := state.Find(a.state, a.config)
 			if err != nil {
 				return err
 			}
+			client := admin.NewClient(dir)
 			s, err := client.Stop(c.Context())
 			if err != nil {
 				return err
 			}
-			if err := waitEnded(c.Context(), client, s.PID, within); err != nil {
+			if err := waitEnded(c.Context(), client, dir.Database(), s.PID, within); err != nil {
 				return err
 			}
 			return a.print(s, func(w io.Writer) { fmt.Fprintf(w, "process %d has ended\n", s.PID) })
@@ -140,16 +143,21 @@ server is started again. An MCP client that is connected over stdio starts one a
 	return c
 }
 
-// waitEnded waits until the process no longer answers on the socket.
-func waitEnded(ctx context.Context, client *admin.Client, pid int, within time.Duration) error {
+// waitEnded waits until the process has closed its store, which it does after its socket, or another owns the folder.
+func waitEnded(ctx context.Context, client *admin.Client, database string, pid int, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		s, err := client.Server(ctx)
-		if ctx.Err() == nil && (err != nil || s.PID != pid) {
+		if err == nil && s.PID != pid {
 			return nil
+		}
+		if err != nil && ctx.Err() == nil {
+			if used, err := boltstore.InUse(database); err != nil || !used {
+				return err
+			}
 		}
 		select {
 		case <-tick.C:

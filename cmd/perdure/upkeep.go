@@ -64,11 +64,11 @@ func (a *app) backup(ctx context.Context, path string) (out backedUp, err error)
 		return out, fmt.Errorf("backup: %w", err)
 	}
 	defer func() { err = errors.Join(err, removeIfThere(tmp)) }()
-	n, err := copyStore(ctx, dir, f)
+	n, err := a.copyStore(ctx, dir, f)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return out, err
 	}
-	report, err := verifyFile(ctx, tmp)
+	report, err := a.verifyFile(ctx, tmp)
 	switch {
 	case err != nil:
 		return out, fmt.Errorf("check the backup: %w", err)
@@ -85,7 +85,7 @@ func (a *app) backup(ctx context.Context, path string) (out backedUp, err error)
 }
 
 // copyStore copies the store of a server, or its file where none runs.
-func copyStore(ctx context.Context, dir state.Dir, f *os.File) (n int64, err error) {
+func (a *app) copyStore(ctx context.Context, dir state.Dir, f *os.File) (n int64, err error) {
 	n, err = admin.NewClient(dir).Backup(ctx, f)
 	if code, _ := exit.Of(err); err == nil || code != exit.Unreachable {
 		return n, err
@@ -93,7 +93,7 @@ func copyStore(ctx context.Context, dir state.Dir, f *os.File) (n int64, err err
 	if _, err := os.Stat(dir.Database()); err != nil {
 		return 0, fmt.Errorf("store: %w", err)
 	}
-	s, err := boltstore.Open(dir.Database(), &boltstore.Options{ReadOnly: true})
+	s, err := a.openToRead(dir.Database())
 	if err != nil {
 		return 0, err
 	}
@@ -102,6 +102,15 @@ func copyStore(ctx context.Context, dir state.Dir, f *os.File) (n int64, err err
 		err = f.Sync()
 	}
 	return n, errors.Join(err, s.Close())
+}
+
+// openToRead opens the store in a file that no server has open.
+func (a *app) openToRead(path string) (*boltstore.Store, error) {
+	log, err := a.logger()
+	if err != nil {
+		return nil, err
+	}
+	return boltstore.Open(path, &boltstore.Options{ReadOnly: true, Log: log})
 }
 
 func removeIfThere(path string) error {
@@ -120,7 +129,7 @@ its server and move the store away first.
 
 Work that was done after the backup is done again: steps run again, and the programs and services that they call see the
 same idempotency keys. Workers that still have a lease from before cannot write.`,
-		Example: `  perdure stop && mv ~/.local/state/perdure/shop/perdure.db{,.lost}
+		Example: `  perdure stop; cd ~/.local/state/perdure/shop && mkdir lost && mv perdure.db* lost/
   perdure restore /srv/backup/perdure-2026-01-31.db && perdure start`,
 		Args: exactly("FILE"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -155,7 +164,8 @@ compares the two, and puts the new one in the place of the old. No server may ru
 A crash leaves the old file or the new one, whole.
 
 With --without-log a store can be used again whose log (its name and ".log") is lost or damaged, which other commands refuse: the
-newest writes, of the last tenth of a second or so before the end, are given up. What is left of the log is kept beside the store.
+newest writes, of the last tenth of a second or so before the end, are given up. What is left of the log is kept beside the store,
+under a name that ends in ".given-up". A log that can be used is used, and nothing is given up.
 
 See what it would gain with: perdure stats.`,
 		Example: `  perdure stop && perdure compact && perdure start`,
@@ -171,20 +181,46 @@ See what it would gain with: perdure stats.`,
 			if s, err := admin.NewClient(dir).Server(c.Context()); err == nil {
 				return exit.New(exit.Conflict, "stop it first: perdure stop", "process %d has the store open", s.PID)
 			}
-			if withoutLog {
-				if err := boltstore.GiveUpLog(dir.Database()); err != nil {
-					return err
-				}
-			}
-			out, err := boltstore.Compact(c.Context(), dir.Database())
+			out, err := compact(c.Context(), dir.Database(), withoutLog)
 			if err != nil {
 				return err
 			}
-			return a.print(out, func(w io.Writer) { fmt.Fprintf(w, "from %s to %s\n", size(out.Before), size(out.After)) })
+			return a.print(out, func(w io.Writer) { out.write(w, withoutLog) })
 		},
 	}
-	c.Flags().BoolVar(&withoutLog, "without-log", false, "give up what is in a lost or damaged log only")
+	c.Flags().BoolVar(&withoutLog, "without-log", false, "where the log is lost or damaged, go on without the writes that were only in it")
 	return c
+}
+
+// compacted says what perdure compact did.
+type compacted struct {
+	boltstore.Compacted
+	// GaveUp is why the newest writes, which were in the log only, are not there.
+	GaveUp string `json:"gaveUp,omitempty"`
+}
+
+func compact(ctx context.Context, path string, withoutLog bool) (out compacted, err error) {
+	if withoutLog {
+		reason, err := boltstore.GiveUpLog(path)
+		if err != nil {
+			return out, err
+		}
+		if reason != nil {
+			out.GaveUp = reason.Error()
+		}
+	}
+	out.Compacted, err = boltstore.Compact(ctx, path)
+	return out, err
+}
+
+func (c *compacted) write(w io.Writer, withoutLog bool) {
+	switch {
+	case c.GaveUp != "":
+		fmt.Fprintf(w, "the newest writes are given up: %s\n", c.GaveUp)
+	case withoutLog:
+		fmt.Fprintln(w, "the log could be used, or there is none: nothing was given up")
+	}
+	fmt.Fprintf(w, "from %s to %s\n", size(c.Before), size(c.After))
 }
 
 func (a *app) statsCommand() *cobra.Command {
@@ -195,8 +231,8 @@ func (a *app) statsCommand() *cobra.Command {
 		Long: `Stats counts the runs by status, the runs that stand in line by tool, the timers and what deleted runs left, and says how large the
 file is, how much of it is free to be written again, and whether new runs are refused for lack of room.
 
-A line that grows, or whose oldest run is old, has too few workers. Where no server runs the file is read. With --store the figures
-are those of a database: the size of the tables, the leases, and how many dead rows wait for autovacuum.`,
+A line that grows, or whose oldest run is old, has too few workers. Where no server runs the file is read; after a kill it is first
+brought up to its log. With --store the figures are those of a database: the size of the tables, the leases, and how many dead rows wait for autovacuum.`,
 		Example: `  perdure stats
   perdure stats --json | jq .freeBytes`,
 		Args: exactly(),
@@ -276,7 +312,7 @@ func (a *app) stats(ctx context.Context) (s boltstore.Stats, err error) {
 	if _, err := os.Stat(dir.Database()); err != nil {
 		return s, fmt.Errorf("store: %w", err)
 	}
-	store, err := boltstore.Open(dir.Database(), &boltstore.Options{ReadOnly: true})
+	store, err := a.openToRead(dir.Database())
 	if err != nil {
 		return s, err
 	}

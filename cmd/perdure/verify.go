@@ -12,7 +12,6 @@ import (
 	"github.com/perdure/perdure/cmd/perdure/internal/admin"
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
 	"github.com/perdure/perdure/cmd/perdure/internal/state"
-	"github.com/perdure/perdure/engine/boltstore"
 	"github.com/perdure/perdure/engine/pgstore"
 )
 
@@ -22,10 +21,10 @@ func (a *app) verifyCommand() *cobra.Command {
 		Use:   "verify [FILE]",
 		Short: "Check that everything stored is sound",
 		Long: `Verify checks every record: digest chains, sequences, indexes, that each unfinished run is ready, leased or waiting for
-something that will come, and that what is shown of a run is what its history says. It changes nothing.
+something that will come, and that what is shown of a run is what its history says. It changes nothing that is stored.
 
-Where a server runs it does the checking; else the command opens the store's file for reading only. With FILE it checks
-that file, such as a backup; with --store, a database.
+Where a server runs it does the checking; else the command opens the store's file for reading only, and brings one that was
+not closed, after a kill, up to its log before. With FILE it checks that file, such as a backup; with --store, a database.
 
 Exit codes: 0 all is sound, 1 something is not: each finding is a line.`,
 		Example: `  perdure verify
@@ -56,7 +55,7 @@ Exit codes: 0 all is sound, 1 something is not: each finding is a line.`,
 
 func (a *app) verify(ctx context.Context, dsn string, args []string) (admin.Report, error) {
 	if len(args) == 1 {
-		return verifyFile(ctx, args[0])
+		return a.verifyFile(ctx, args[0])
 	}
 	dsn, err := findStore(dsn)
 	switch {
@@ -71,7 +70,7 @@ func (a *app) verify(ctx context.Context, dsn string, args []string) (admin.Repo
 	}
 	report, err := admin.NewClient(dir).Verify(ctx)
 	if code, _ := exit.Of(err); err != nil && code == exit.Unreachable {
-		return verifyFile(ctx, dir.Database())
+		return a.verifyFile(ctx, dir.Database())
 	}
 	return report, err
 }
@@ -87,11 +86,11 @@ func verifyDatabase(ctx context.Context, dsn string) (report admin.Report, err e
 }
 
 // verifyFile checks a file that no server has open.
-func verifyFile(ctx context.Context, path string) (report admin.Report, err error) {
+func (a *app) verifyFile(ctx context.Context, path string) (report admin.Report, err error) {
 	if _, err := os.Stat(path); err != nil {
 		return report, fmt.Errorf("store: %w", err)
 	}
-	store, err := boltstore.Open(path, &boltstore.Options{ReadOnly: true})
+	store, err := a.openToRead(path)
 	if err != nil {
 		return report, err
 	}

@@ -113,7 +113,7 @@ func open(path string, o Options, told *opening) (*Store, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !o.ReadOnly:
 		if err := noLog(path); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w: %w", ErrLog, err)
 		}
 		if err := create(path, o); err != nil {
 			return nil, err
@@ -315,6 +315,21 @@ func openBolt(path string, o Options, readOnly bool) (*bolt.DB, *os.File, error)
 		return nil, nil, fmt.Errorf("both meta pages are damaged: restore a backup: %w: %w", history.ErrCorrupt, err)
 	}
 	return nil, nil, err
+}
+
+// InUse reports whether a process has the file at path open for writing. A file that is not there is not in use.
+func InUse(path string) (bool, error) {
+	o := (&Options{LockTimeout: time.Millisecond, ReadOnly: true}).filled()
+	db, _, err := openBolt(path, o, true)
+	switch {
+	case err == nil:
+		return false, db.Close()
+	case errors.Is(err, history.ErrLocked):
+		return true, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	}
+	return false, fmt.Errorf("look whether store %s is in use: %w", path, err)
 }
 
 // unreadable returns why the first bytes of a file cannot be read; nil where they can.

@@ -9,11 +9,16 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/perdure/perdure/engine/dirsync"
 	"github.com/perdure/perdure/history"
 )
 
 // maxRedoSize bounds what is taken for a log, in bytes.
 const maxRedoSize = 1 << 30
+
+// ErrLog matches errors that say why the log beside a file cannot be used, or that it is there without the file. They match
+// history.ErrCorrupt too.
+var ErrLog = fmt.Errorf("log of the store: %w", history.ErrCorrupt)
 
 // wayOut is what can be done about a log that cannot be used.
 const wayOut = "restore a backup, or give up the newest writes with perdure compact --without-log"
@@ -40,11 +45,7 @@ func (s *Store) replayLog() (n int, err error) {
 
 // lacks returns the records of the log that the file lacks.
 func (s *Store) lacks() (m meta, recs []record, err error) {
-	err = s.db.View(func(tx *bolt.Tx) (err error) {
-		m, err = readMeta(tx)
-		return err
-	})
-	if err == nil {
+	if m, err = metaOf(s.db); err == nil {
 		recs, err = readLog(redoPath(s.path), m.log, m.applied)
 	}
 	return m, recs, err
@@ -81,44 +82,68 @@ func (s *Store) recover(told *opening) error {
 }
 
 // GiveUpLog makes a store usable whose log is lost or damaged, without the writes that were in the log only: the newest that were
-// acknowledged, of the last tenth of a second or so before the process was killed or the machine failed. What is left of the log gets
-// the name of the file and ".log.given-up". Nobody may have the file open.
-func GiveUpLog(path string) error {
-	if err := giveUpLog(path); err != nil {
-		return fmt.Errorf("give up the log of %s: %w", path, err)
+// acknowledged, of the last tenth of a second or so before the process was killed or the machine failed. It returns why the log could
+// not be used; nil for one that can be, which is left for the next opening. What is left of a log that
+// is given up gets a name of its own beside the file, which ends in ".given-up". Nobody may have the file open.
+func GiveUpLog(path string) (reason, err error) {
+	if reason, err = giveUpLog(path); err != nil {
+		return nil, fmt.Errorf("give up the log of %s: %w", path, err)
 	}
-	return nil
+	return reason, nil
 }
 
-func giveUpLog(path string) error {
+func giveUpLog(path string) (reason, err error) {
 	o := (*Options)(nil).filled()
 	told := newOpening(path, o.Log)
-	err := inspect(path, o, told)
+	err = inspect(path, o, told)
 	told.end(err)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	db, _, err := openBolt(path, o, false)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	err = guard(func() error {
-		return db.Update(func(tx *bolt.Tx) error {
-			m, err := readMeta(tx)
-			if err != nil {
-				return err
-			}
-			m.log = 0
-			return m.write(tx)
-		})
+		m, err := metaOf(db)
+		if err != nil {
+			return err
+		}
+		if _, reason = readLog(redoPath(path), m.log, m.applied); reason == nil {
+			return nil
+		}
+		m.log = 0
+		return db.Update(m.write)
 	})
-	if err == nil {
-		err = os.Rename(redoPath(path), redoPath(path)+".given-up")
+	if err == nil && reason != nil {
+		err = setAside(redoPath(path))
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
+	return reason, errors.Join(err, db.Close())
+}
+
+// setAside gives what is left of a log another name.
+func setAside(log string) error {
+	aside := log + ".given-up"
+	for n := 2; ; n++ {
+		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
+			break
+		} else if err != nil {
+			return err
+		}
+		aside = fmt.Sprintf("%s.%d.given-up", log, n)
 	}
-	return errors.Join(err, db.Close())
+	if err := os.Rename(log, aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return dirsync.Name(aside)
+}
+
+func metaOf(db *bolt.DB) (m meta, err error) {
+	err = db.View(func(tx *bolt.Tx) (err error) {
+		m, err = readMeta(tx)
+		return err
+	})
+	return m, err
 }
 
 // readLog returns the records that a file lacks which has all up to applied, and names the log id (0: none).
@@ -128,7 +153,7 @@ func readLog(path string, id, applied uint64) ([]record, error) {
 	case id == 0 && err != nil:
 		return nil, nil // it has nothing that counts
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("the newest writes are in the log %s, which is not there: put it back beside the file, or %s: %w", path, wayOut, history.ErrCorrupt)
+		return nil, fmt.Errorf("the newest writes are in the log %s, which is not there: put it back beside the file, or %s: %w", path, wayOut, ErrLog)
 	case err != nil:
 		return nil, fmt.Errorf("the newest writes are in the log: %w", err)
 	}
@@ -136,7 +161,7 @@ func readLog(path string, id, applied uint64) ([]record, error) {
 	if id == 0 {
 		if seq := l.newest(0, 0); seq > applied {
 			return nil, fmt.Errorf("the log %s has writes up to record %d, and the file, which has them up to %d, knows of no log: "+
-				"an older file was put in the place of the one that it belongs to; move the log away to go on without them: %w", path, seq, applied, history.ErrCorrupt)
+				"an older file was put in the place of the one that it belongs to; move the log away to go on without them: %w", path, seq, applied, ErrLog)
 		}
 		return nil, nil
 	}
@@ -159,7 +184,7 @@ func readWhole(path string) ([]byte, error) {
 		return nil, err
 	}
 	if info.Size() > maxRedoSize {
-		return nil, fmt.Errorf("%s has %d bytes and is none: %s: %w", path, info.Size(), wayOut, history.ErrCorrupt)
+		return nil, fmt.Errorf("%s has %d bytes and is none: %s: %w", path, info.Size(), wayOut, ErrLog)
 	}
 	return os.ReadFile(path)
 }
@@ -178,7 +203,7 @@ func (l *logFile) after(id, applied uint64) ([]record, error) {
 	case !ok || head.seq != 0 || len(head.writes) != 8:
 		return nil, l.damaged("its head is none")
 	case head.id != id:
-		return nil, fmt.Errorf("the log %s belongs to another file: put the right one beside this one, or %s: %w", l.path, wayOut, history.ErrCorrupt)
+		return nil, fmt.Errorf("the log %s belongs to another file: put the right one beside this one, or %s: %w", l.path, wayOut, ErrLog)
 	case binary.BigEndian.Uint64(head.writes) != uint64(len(l.data)):
 		return nil, l.damaged("it has %d bytes and should have %d: it was cut", len(l.data), binary.BigEndian.Uint64(head.writes))
 	}
@@ -210,5 +235,5 @@ func (l *logFile) newest(at int64, id uint64) (seq uint64) {
 }
 
 func (l *logFile) damaged(format string, args ...any) error {
-	return fmt.Errorf("the log %s is damaged: %s: %s: %w", l.path, fmt.Sprintf(format, args...), wayOut, history.ErrCorrupt)
+	return fmt.Errorf("the log %s is damaged: %s: %s: %w", l.path, fmt.Sprintf(format, args...), wayOut, ErrLog)
 }

@@ -146,6 +146,9 @@ func TestTheLogIsFlushed(t *testing.T) {
 			t.Error("the log was not flushed")
 		}
 		path := killed(t, s)
+		if err := os.Remove(redoPath(path)); err != nil {
+			t.Fatal(err)
+		}
 		alone(t, path)
 		wantKeys(t, "the file without its log", has(t, path, smallLog, abc...), abc)
 		var more []string
@@ -160,10 +163,10 @@ func TestTheLogIsFlushed(t *testing.T) {
 	})
 }
 
-// alone gives up the log of a store.
+// alone gives up the log of a store, which is lost or damaged.
 func alone(t *testing.T, path string) {
 	t.Helper()
-	if err := GiveUpLog(path); err != nil {
+	if _, err := GiveUpLog(path); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -261,6 +264,38 @@ func TestADamagedLogIsRefused(t *testing.T) {
 			if _, err := os.Stat(redoPath(path) + ".given-up"); log != nil && err != nil {
 				t.Errorf("%s: what was given up: %v", what, err)
 			}
+		}
+	})
+}
+
+// TestASoundLogIsNotGivenUp: who gives up a log that can be used loses nothing, and what was given up before is kept.
+func TestASoundLogIsNotGivenUp(t *testing.T) {
+	logged(t, func(t *testing.T, s *Store) {
+		startAll(t, s, abc)
+		path := killed(t, s)
+		if reason, err := GiveUpLog(path); reason != nil || err != nil {
+			t.Fatalf("a sound log: %v, %v", reason, err)
+		}
+		whole, err := os.ReadFile(redoPath(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		damaged := killedCopy(t, path)
+		wantKeys(t, "a sound log", has(t, path, smallLog, abc...), abc)
+
+		const before = "given up before"
+		if err := os.WriteFile(redoPath(damaged)+".given-up", []byte(before), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		writeLog(t, damaged, whole[:len(whole)/2])
+		if reason, err := GiveUpLog(damaged); !errors.Is(reason, ErrLog) || err != nil {
+			t.Fatalf("a log that was cut: %v, %v", reason, err)
+		}
+		if b, err := os.ReadFile(redoPath(damaged) + ".given-up"); string(b) != before || err != nil {
+			t.Errorf("what was given up before: %q, %v", b, err)
+		}
+		if b, err := os.ReadFile(redoPath(damaged) + ".2.given-up"); len(b) != len(whole)/2 || err != nil {
+			t.Errorf("what is given up now: %d bytes, %v", len(b), err)
 		}
 	})
 }

@@ -5,7 +5,6 @@ package crashtest
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -86,9 +85,6 @@ func (c *cluster) overtakes() {
 	c.workers = nil
 	c.judge(false)
 }
-
-// gate is the file that lets the step of "slow" end.
-func (p *place) gate() string { return filepath.Join(p.Dir, "gate") }
 
 // executor waits for the n-th execution of the step of a run.
 func (c *cluster) executor(id history.RunID, n int) (x execution) {

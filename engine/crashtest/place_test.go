@@ -114,3 +114,6 @@ func (p *place) exports(process int) string {
 	}
 	return filepath.Join(p.Dir, fmt.Sprintf("exports-%d", process))
 }
+
+// gate is the file that lets the step of "slow" end.
+func (p *place) gate() string { return filepath.Join(p.Dir, "gate") }

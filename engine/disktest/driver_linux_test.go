@@ -102,7 +102,8 @@ func (d *driver) do(ctx context.Context, req request, rep *reply) (err error) {
 		_, err := d.store.List(ctx, engine.Filter{})
 		return err
 	case "give up the log":
-		return boltstore.GiveUpLog(req.Path)
+		_, err := boltstore.GiveUpLog(req.Path)
+		return err
 	case "get":
 		run, err := d.store.RunByKey(ctx, "", req.Key)
 		rep.Head = fmt.Sprint(run.Head)

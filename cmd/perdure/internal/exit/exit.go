@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/perdure/perdure/engine/boltstore"
 	"github.com/perdure/perdure/history"
 )
 
@@ -75,6 +76,7 @@ var table = []struct {
 	{history.ErrMoved, Conflict, "use the store that its runs were moved to; the way back is: perdure move --undo"},
 	{history.ErrLocked, Conflict, "one server owns a state folder at a time: use the one that runs (perdure status), or end it (perdure stop)"},
 	{history.ErrFull, Failed, "make room on the disk; nothing that was acknowledged is lost"},
+	{boltstore.ErrLog, Failed, ""}, // it says itself what can be done
 	{history.ErrCorrupt, Failed, "restore a backup of the state folder, or move the folder away to start anew"},
 	{history.ErrFormat, Failed, "this is no store of this program, or one of another version"},
 	{history.ErrNotFound, NotFound, ""},
