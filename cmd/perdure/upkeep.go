@@ -16,6 +16,7 @@ import (
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
 	"github.com/perdure/perdure/cmd/perdure/internal/present"
 	"github.com/perdure/perdure/cmd/perdure/internal/state"
+	"github.com/perdure/perdure/engine"
 	"github.com/perdure/perdure/engine/boltstore"
 	"github.com/perdure/perdure/engine/dirsync"
 	"github.com/perdure/perdure/engine/pgstore"
@@ -272,7 +273,7 @@ func writeDatabaseStats(w io.Writer, s *pgstore.Stats) {
 	fmt.Fprintf(w, "tables      %s, about %d dead rows\n", size(s.Bytes), s.DeadRows)
 	writeRuns(w, s.Runs)
 	for _, l := range s.Lines {
-		writeLine(w, boltstore.LineStats(l))
+		writeLine(w, l)
 	}
 	fmt.Fprintf(w, "leases      %d\ntimers      %d\ntombstones  %d\nholds       %d\n", s.Leases, s.Timers, s.Tombstones, s.Holds)
 }
@@ -283,7 +284,7 @@ func writeRuns(w io.Writer, runs map[string]int) {
 	}
 }
 
-func writeLine(w io.Writer, l boltstore.LineStats) {
+func writeLine(w io.Writer, l engine.LineStats) {
 	queue := ""
 	if l.Queue != "" {
 		queue = ", queue " + present.Safe(l.Queue)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/perdure/perdure/engine"
 	"github.com/perdure/perdure/history"
 )
 
@@ -34,7 +35,7 @@ type Stats struct {
 	// Runs counts runs by status; running ones count as ready.
 	Runs map[string]int `json:"runs"`
 	// Lines are the queues of ready runs, longest first.
-	Lines []LineStats `json:"lines,omitempty"`
+	Lines []engine.LineStats `json:"lines,omitempty"`
 	// Timers and Tombstones count rows; NextTimer is the earliest (zero: none). Holds counts legal holds in force, Erasing
 	// deleted runs whose rows have not all left.
 	Timers     int          `json:"timers"`
@@ -44,22 +45,12 @@ type Stats struct {
 	Erasing    int          `json:"erasing"`
 }
 
-// LineStats is the runs of a workflow version and queue that stand in line: ready, running or blocked.
-type LineStats struct {
-	Workflow string `json:"workflow"`
-	Version  int    `json:"version"`
-	Queue    string `json:"queue,omitempty"`
-	Runs     int    `json:"runs"`
-	// Oldest is since when the first has stood there.
-	Oldest history.Time `json:"oldest"`
-}
-
 // Stats counts. It walks the indexes, a stretch at a time: a million runs take a second or two.
 func (s *Store) Stats(ctx context.Context) (Stats, error) {
 	st := Stats{
 		Path: s.path, Epoch: s.epoch, Runs: map[string]int{}, HighWater: s.highWater, Limit: int64(s.maxSize), Ballast: s.ballast.size, Lacking: s.lacking,
 	}
-	lines := map[LineStats]*LineStats{}
+	lines := map[engine.LineStats]*engine.LineStats{}
 	var used int64 // the pages that ever had something; bbolt lets the file grow in larger steps
 	err := s.view(ctx, "stats", func(v *view) error {
 		m, err := readMeta(v.tx)
@@ -95,7 +86,7 @@ func (s *Store) Stats(ctx context.Context) (Stats, error) {
 	for _, l := range lines {
 		st.Lines = append(st.Lines, *l)
 	}
-	slices.SortFunc(st.Lines, func(a, b LineStats) int {
+	slices.SortFunc(st.Lines, func(a, b engine.LineStats) int {
 		return cmp.Or(cmp.Compare(b.Runs, a.Runs), cmp.Compare(a.Workflow, b.Workflow), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Queue, b.Queue))
 	})
 	info, err := os.Stat(s.path)
@@ -113,7 +104,7 @@ func (s *Store) Stats(ctx context.Context) (Stats, error) {
 }
 
 // countLine counts a row of the ready index.
-func countLine(lines map[LineStats]*LineStats, k []byte) {
+func countLine(lines map[engine.LineStats]*engine.LineStats, k []byte) {
 	if len(k) < readySuffix {
 		return
 	}
@@ -121,12 +112,12 @@ func countLine(lines map[LineStats]*LineStats, k []byte) {
 	if !ok || n.workflow < 5 {
 		return // Verify names it
 	}
-	key := LineStats{
+	key := engine.LineStats{
 		Workflow: string(k[1 : n.workflow-4]), Version: int(binary.BigEndian.Uint32(k[n.workflow-4:])), Queue: n.queue,
 	}
 	l := lines[key]
 	if l == nil {
-		l = &LineStats{Workflow: key.Workflow, Version: key.Version, Queue: key.Queue}
+		l = &engine.LineStats{Workflow: key.Workflow, Version: key.Version, Queue: key.Queue}
 		lines[key] = l
 	}
 	l.Runs++

@@ -5,6 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/perdure/perdure/engine"
 	"github.com/perdure/perdure/history"
 )
 
@@ -20,7 +21,7 @@ type Stats struct {
 	Runs   map[string]int `json:"runs"`
 	Leases int            `json:"leases"`
 	// Lines are the queues of runs that stand in line, longest first.
-	Lines []LineStats `json:"lines,omitempty"`
+	Lines []engine.LineStats `json:"lines,omitempty"`
 	// Timers and Tombstones count rows; NextTimer is the earliest that has not fallen due (zero: none). Holds counts legal holds
 	// in force, Erasing pruned runs with events left.
 	Timers     int          `json:"timers"`
@@ -28,16 +29,6 @@ type Stats struct {
 	Tombstones int          `json:"tombstones"`
 	Holds      int          `json:"holds"`
 	Erasing    int          `json:"erasing"`
-}
-
-// LineStats is the runs of a workflow version and queue that stand in line: ready, held or blocked.
-type LineStats struct {
-	Workflow string `json:"workflow"`
-	Version  int    `json:"version"`
-	Queue    string `json:"queue,omitempty"`
-	Runs     int    `json:"runs"`
-	// Oldest is since when the first has stood there.
-	Oldest history.Time `json:"oldest"`
 }
 
 // Stats counts, in one snapshot. It reads the indexes of all runs: a million take a second or so.
@@ -88,7 +79,7 @@ func (st *Stats) countLines(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return err
 	}
-	var l LineStats
+	var l engine.LineStats
 	var queue []byte
 	_, err = pgx.ForEachRow(rows, []any{&l.Workflow, &l.Version, &queue, &l.Runs, &l.Oldest}, func() error {
 		l.Queue = string(queue)
