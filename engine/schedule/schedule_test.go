@@ -3,6 +3,7 @@ package schedule_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -111,6 +112,32 @@ func TestMissedTimes(t *testing.T) {
 				}
 			}, nap, schedule.Workflow())
 		})
+	}
+}
+
+// TestNewestOfManyMissedTimes: the time that is fired is the newest, also where more were missed than are ever caught up with.
+func TestNewestOfManyMissedTimes(t *testing.T) {
+	for _, missed := range []schedule.Missed{schedule.FireOnce, schedule.FireNone} {
+		for _, down := range []time.Duration{26 * time.Hour, 70 * 365 * 24 * time.Hour} {
+			t.Run(fmt.Sprint(missed, " ", down), func(t *testing.T) {
+				workflowtest.Run(t, func(t *testing.T, env *workflowtest.Env) {
+					spec := schedule.Spec{Cron: "* * * * *", Workflow: "nap", Input: []byte("0"), Missed: missed, Overlap: schedule.Allow}
+					if _, err := schedule.NewClient(env.Engine, "").Create(t.Context(), "s", spec, "test"); err != nil {
+						t.Fatal(err)
+					}
+					env.Down(down + 30*time.Second)
+					newest := time.Now().UTC().Truncate(time.Minute)
+					time.Sleep(time.Second)
+					runs := naps(t, env)
+					if want := "s@" + newest.Format(time.RFC3339); len(runs) != 1 || runs[0].Key != want {
+						t.Errorf("%d runs, want one: %s", len(runs), want)
+						for _, r := range runs {
+							t.Logf("is there: %s", r.Key)
+						}
+					}
+				}, nap, schedule.Workflow())
+			})
+		}
 	}
 }
 

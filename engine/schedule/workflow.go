@@ -157,17 +157,31 @@ func (s *Spec) due(after, now time.Time) ([]time.Time, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.Missed != FireAll {
+		after = lately(cron, after, now)
+	}
 	var due []time.Time
 	for at, ok := cron.Next(after); ok && !at.After(now) && len(due) < maxMissed; at, ok = cron.Next(at) {
-		if s.Missed == FireNone && now.Sub(at) > lateness {
-			continue
+		switch {
+		case s.Missed == FireNone && now.Sub(at) > lateness:
+		case s.Missed == FireOnce:
+			due = append(due[:0], at)
+		default:
+			due = append(due, at)
 		}
-		due = append(due, at)
-	}
-	if s.Missed == FireOnce && len(due) > 1 {
-		due = due[len(due)-1:]
 	}
 	return due, nil
+}
+
+// lately returns an instant from which on it is not far to the newest time before now: where a year of minutes was missed,
+// nobody wants to look at each of them.
+func lately(cron *timer.Cron, after, now time.Time) time.Time {
+	for d := 2 * lateness; d > 0 && after.Before(now.Add(-d)); d *= 2 {
+		if at, ok := cron.Next(now.Add(-d)); ok && !at.After(now) {
+			return now.Add(-d)
+		}
+	}
+	return after
 }
 
 // fired is what came of a time.
