@@ -78,7 +78,7 @@ func (s *Store) persist() error {
 	return err
 }
 
-// logToName returns the id of the log that the file is to name with the next commit; 0 for none. It makes the log where it is time to.
+// logToName returns the id of the log that the file is to name with the next commit; 0 for none. It has one made where it is time to.
 func (s *Store) logToName() uint64 {
 	r := &s.work.redo
 	switch {
@@ -89,17 +89,21 @@ func (s *Store) logToName() uint64 {
 	case r.unable, s.work.reads.Load() > 0:
 		return 0
 	}
-	if r.groups++; r.groups < redoAfter {
-		return 0
-	}
-	if r.file == nil {
-		if err := r.make(); err != nil {
-			s.log.Warn("no log could be made: each group of writes costs two syncs", "log", r.path, "error", err.Error())
-			r.unable = true
-			return 0
+	r.groups++
+	switch {
+	case r.file != nil:
+		return r.id
+	case r.groups < redoAfter:
+	case r.making == nil:
+		r.prepare()
+	case r.arrived():
+		if r.file != nil {
+			return r.id
 		}
+		s.log.Warn("no log could be made: each group of writes costs two syncs", "log", r.path, "error", r.err.Error())
+		r.unable = true
 	}
-	return r.id
+	return 0
 }
 
 // land commits the open transaction, and with it all records that the file lacks. From then on the file names the log id (0: none).

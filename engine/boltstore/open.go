@@ -196,7 +196,12 @@ func openStore(path string, o Options, told *opening) (*Store, error) {
 }
 
 // begin raises the epoch and starts the goroutines.
-func (s *Store) begin(o Options, told *opening) error {
+func (s *Store) begin(o Options, told *opening) (err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.work.redo.close())
+		}
+	}()
 	var m meta
 	read := func(tx *bolt.Tx) (err error) {
 		m, err = readMeta(tx)
@@ -213,9 +218,10 @@ func (s *Store) begin(o Options, told *opening) error {
 		}
 		m.epoch = max(m.epoch+1, uint64(o.Clock().UnixMilli()))
 		m.closed = 0 // from here on, an end without Close is a crash
+		m.log = s.work.redo.id
 		return m.write(tx)
 	}
-	err := guard(func() error {
+	err = guard(func() error {
 		if !o.transfer {
 			if err := s.db.View(func(tx *bolt.Tx) error { return unmoved(tx, s.ro) }); err != nil {
 				return err
@@ -230,6 +236,7 @@ func (s *Store) begin(o Options, told *opening) error {
 		if err := s.upgrade(o.Log, told); err != nil {
 			return err
 		}
+		s.reuse()
 		return s.db.Update(raise)
 	})
 	if err != nil {
@@ -239,7 +246,7 @@ func (s *Store) begin(o Options, told *opening) error {
 		return err
 	}
 	s.epoch = m.epoch
-	s.work.redo.seq = m.applied
+	s.work.redo.seq, s.work.redo.named = m.applied, m.log != 0
 	s.clock = newClock(o.Clock, m.time)
 	s.tell = newNotifier()
 	if s.ro {

@@ -58,10 +58,14 @@ func settle(path string, o Options, told *opening) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(guard(func() error { return s.recover(told) }), s.db.Close())
+	err = guard(func() error { return s.recover(told) })
+	if err == nil {
+		s.dropLog()
+	}
+	return errors.Join(err, s.db.Close())
 }
 
-// recover replays the log and removes it.
+// recover brings the file up to the log, which is of no use then.
 func (s *Store) recover(told *opening) error {
 	told.at("the log is read")
 	n, err := s.replayLog()
@@ -74,11 +78,25 @@ func (s *Store) recover(told *opening) error {
 	if n > 0 {
 		s.log.Info("the store was not closed: what was in its log is in the file now", "file", s.path, "records", n)
 	}
-	if err := os.Remove(redoPath(s.path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		// It has nothing that counts. A new one cannot be made, which is told then.
+	return nil
+}
+
+// reuse takes the log of the time before for this one, where it has the right size: a new one takes as long to make as it is to write.
+func (s *Store) reuse() {
+	r := &s.work.redo
+	if r.take(reuseLog(r.path, r.size)); r.err == nil || errors.Is(r.err, fs.ErrNotExist) {
+		return
+	}
+	s.log.Info("the log of the time before is not used again", "log", r.path, "error", r.err.Error())
+	s.dropLog()
+}
+
+// dropLog removes the log of the time before. It has nothing that counts: where it cannot be removed, no new one can be made, which
+// is told then.
+func (s *Store) dropLog() {
+	if err := os.Remove(s.work.redo.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.log.Warn("the log of the time before cannot be removed", "error", err)
 	}
-	return nil
 }
 
 // GiveUpLog makes a store usable whose log is lost or damaged, without the writes that were in the log only: the newest that were
@@ -148,18 +166,19 @@ func metaOf(db *bolt.DB) (m meta, err error) {
 
 // readLog returns the records that a file lacks which has all up to applied, and names the log id (0: none).
 func readLog(path string, id, applied uint64) ([]record, error) {
-	data, err := readWhole(path)
+	l, err := openLog(path)
 	switch {
-	case id == 0 && err != nil:
+	case err == nil:
+		defer l.file.Close()
+	case id == 0:
 		return nil, nil // it has nothing that counts
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("the newest writes are in the log %s, which is not there: put it back beside the file, or %s: %w", path, wayOut, ErrLog)
-	case err != nil:
+	default:
 		return nil, fmt.Errorf("the newest writes are in the log: %w", err)
 	}
-	l := logFile{path: path, data: data}
 	if id == 0 {
-		if seq := l.newest(0, 0); seq > applied {
+		if seq, err := l.newest(0, 0); err == nil && seq > applied {
 			return nil, fmt.Errorf("the log %s has writes up to record %d, and the file, which has them up to %d, knows of no log: "+
 				"an older file was put in the place of the one that it belongs to; move the log away to go on without them: %w", path, seq, applied, ErrLog)
 		}
@@ -177,61 +196,111 @@ func noLog(path string) error {
 	return nil
 }
 
-// readWhole reads a log.
-func readWhole(path string) ([]byte, error) {
-	info, err := os.Stat(path)
+// logFile is a log as it was found. Of its blocks only those are read that may matter: most have nothing, or what the file has.
+type logFile struct {
+	path string
+	file *os.File
+	size int64
+}
+
+func openLog(path string) (*logFile, error) {
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	if info.Size() > maxRedoSize {
-		return nil, fmt.Errorf("%s has %d bytes and is none: %s: %w", path, info.Size(), wayOut, ErrLog)
+	info, err := f.Stat()
+	if err == nil && info.Size() > maxRedoSize {
+		err = fmt.Errorf("%s has %d bytes and is none: %s: %w", path, info.Size(), wayOut, ErrLog)
 	}
-	return os.ReadFile(path)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &logFile{path: path, file: f, size: info.Size()}, nil
 }
 
-// logFile is a log as it was found.
-type logFile struct {
-	path string
-	data []byte
+// record reads the record that begins at a place; ok is false where none does that is whole and wanted.
+func (l *logFile) record(at int64, wanted func(r record) bool) (r record, ok bool, err error) {
+	var head [recordHeader]byte
+	if at+recordHeader > l.size {
+		return r, false, nil
+	}
+	if err := l.read(head[:], at); err != nil {
+		return r, false, err
+	}
+	r, length, ok := parseHeader(head[:])
+	if !ok || !wanted(r) || length > l.size-at-recordHeader {
+		return r, false, nil
+	}
+	b := make([]byte, recordHeader+length)
+	if err := l.read(b, at); err != nil {
+		return r, false, err
+	}
+	r, ok = parseRecord(b)
+	return r, ok, nil
+}
+
+func (l *logFile) read(b []byte, at int64) error {
+	if _, err := l.file.ReadAt(b, at); err != nil {
+		return fmt.Errorf("the newest writes are in the log: %w", err)
+	}
+	return nil
 }
 
 // after returns the records after number applied. Where they end, a record may have been torn: then it is the last, and was not
 // acknowledged. One behind it says that the log is damaged.
-func (l *logFile) after(id, applied uint64) ([]record, error) {
-	head, ok := parseRecord(l.data)
-	switch {
-	case !ok || head.seq != 0 || len(head.writes) != 8:
-		return nil, l.damaged("its head is none")
-	case head.id != id:
-		return nil, fmt.Errorf("the log %s belongs to another file: put the right one beside this one, or %s: %w", l.path, wayOut, ErrLog)
-	case binary.BigEndian.Uint64(head.writes) != uint64(len(l.data)):
-		return nil, l.damaged("it has %d bytes and should have %d: it was cut", len(l.data), binary.BigEndian.Uint64(head.writes))
+func (l *logFile) after(id, applied uint64) (recs []record, err error) {
+	if err := l.checkHead(id); err != nil {
+		return nil, err
 	}
-	var recs []record
 	at, next := int64(redoBlock), applied+1
-	for at < int64(len(l.data)) {
-		r, ok := parseRecord(l.data[at:])
-		if !ok || r.id != id || r.seq != next {
+	for at < l.size {
+		r, ok, err := l.record(at, func(r record) bool { return r.id == id && r.seq == next })
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
 			break
 		}
 		recs = append(recs, r)
-		at += blocks(r.size())
+		at += blocks(int64(r.size()))
 		next++
 	}
-	if seq := l.newest(at, id); seq >= next {
-		return nil, l.damaged("it has record %d, and %d, which was before it, is not where it should be", seq, next)
+	seq, err := l.newest(at, id)
+	if err == nil && seq >= next {
+		err = l.damaged("it has record %d, and %d, which was before it, is not where it should be", seq, next)
 	}
-	return recs, nil
+	return recs, err
+}
+
+// checkHead refuses a log that is not the whole one of an id.
+func (l *logFile) checkHead(id uint64) error {
+	head, ok, err := l.record(0, func(r record) bool { return r.seq == 0 })
+	switch {
+	case err != nil:
+		return err
+	case !ok || len(head.writes) != 8:
+		return l.damaged("its head is none")
+	case head.id != id:
+		return fmt.Errorf("the log %s belongs to another file: put the right one beside this one, or %s: %w", l.path, wayOut, ErrLog)
+	}
+	if size := binary.BigEndian.Uint64(head.writes); size != uint64(l.size) {
+		return l.damaged("it has %d bytes and should have %d: it was cut", l.size, size)
+	}
+	return nil
 }
 
 // newest returns the highest number of a record that begins at or behind a place, of the log id (0: of any); 0 where there is none.
-func (l *logFile) newest(at int64, id uint64) (seq uint64) {
-	for ; at < int64(len(l.data)); at += redoBlock {
-		if r, ok := parseRecord(l.data[at:]); ok && (id == 0 || r.id == id) {
-			seq = max(seq, r.seq)
+func (l *logFile) newest(at int64, id uint64) (seq uint64, err error) {
+	for ; at < l.size; at += redoBlock {
+		r, ok, err := l.record(at, func(r record) bool { return (id == 0 || r.id == id) && r.seq > seq })
+		if err != nil {
+			return 0, err
+		}
+		if ok {
+			seq = r.seq
 		}
 	}
-	return seq
+	return seq, nil
 }
 
 func (l *logFile) damaged(format string, args ...any) error {

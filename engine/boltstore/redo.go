@@ -15,7 +15,8 @@ import (
 // transaction of bbolt that is open, which is committed now and then, for all groups since the last time. Then the log begins again
 // at its start. It is written in place, in a file whose blocks are all there, so that a sync changes no metadata.
 //
-// Its first block has its head: a record with the number 0 and, in place of writes, the size of the log in 8 bytes.
+// Its first block has its head: a record with the number 0 and, in place of writes, the size of the log in 8 bytes. It is made by a
+// goroutine of its own, while groups are committed to the file; one that a crash has left is used again, with a new head.
 //
 // Invariants: the records of the log that the file lacks are those of pending, lie one after the other from the second block on,
 // and their numbers follow on from the one that the file names (metaApplied). A record begins in a block of its own, so that no
@@ -25,8 +26,9 @@ import (
 type redo struct {
 	path string
 	size int64
-	file *os.File // nil: none was made yet
-	id   uint64   // of the log
+	newLog
+	// making is where the log arrives that is being made; nil: none is.
+	making chan newLog
 	// named says that the file names the log.
 	named bool
 	// seq is the number of the newest record, at where the next one goes.
@@ -46,39 +48,74 @@ const (
 	redoBlock = 4 << 10
 	// redoWrites bounds the rows that the file may lack: the leaves of an open transaction become long.
 	redoWrites = 16 << 10
-	// redoAfter is how many groups an open store commits before it makes a log: many are opened for one or two.
+	// redoAfter is how many groups an open store commits before it has a log made: many are opened for one or two.
 	redoAfter = 4
 )
 
 // redoPath is where the log of a store lies.
 func redoPath(path string) string { return path + ".log" }
 
-// make makes the log's file, with all its blocks, and its name durable. The file must not be there.
-func (r *redo) make() (err error) {
-	f, err := os.OpenFile(r.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, fileMode)
+// newLog is a log that has a head and nothing else that counts.
+type newLog struct {
+	file *os.File // nil: there is none
+	id   uint64
+	err  error // why
+}
+
+// makeLog makes a log's file, with all its blocks, and its name durable. The file must not be there.
+func makeLog(path string, size int64) newLog {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {
-		return err
+		return newLog{err: err}
 	}
-	r.id = newLogID()
-	head := binary.BigEndian.AppendUint64(beginRecord(nil), uint64(r.size))
-	sealRecord(head, r.id, 0)
 	block := make([]byte, redoBlock) // one after the other: a page cache writes whole what was written as one
-	copy(block, head)
-	for left := r.size; left > 0 && err == nil; left -= int64(len(block)) {
-		_, err = f.Write(block[:min(left, int64(len(block)))])
-		clear(block[:len(head)])
+	for left := size; left > 0 && err == nil; left -= redoBlock {
+		_, err = f.Write(block)
+	}
+	l := newLog{file: f}
+	if err == nil {
+		l.id, err = beginLog(f, size)
 	}
 	if err == nil {
-		err = f.Sync()
-	}
-	if err == nil {
-		err = dirsync.Name(r.path)
+		err = dirsync.Name(path)
 	}
 	if err != nil {
-		return errors.Join(err, f.Close(), os.Remove(r.path))
+		return newLog{err: errors.Join(err, f.Close(), os.Remove(path))}
 	}
-	r.file, r.at = f, redoBlock
-	return nil
+	return l
+}
+
+// reuseLog takes a log that is there. The file must have everything that is in it, and name none: who finds half of the new head
+// has lost nothing.
+func reuseLog(path string, size int64) newLog {
+	f, err := os.OpenFile(path, os.O_RDWR, fileMode)
+	if err != nil {
+		return newLog{err: err}
+	}
+	l := newLog{file: f}
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+	case info.Size() != size:
+		err = fmt.Errorf("the log %s has %d bytes, want %d", path, info.Size(), size)
+	default:
+		l.id, err = beginLog(f, size)
+	}
+	if err != nil {
+		return newLog{err: errors.Join(err, f.Close())}
+	}
+	return l
+}
+
+// beginLog gives a log's file a head with a new id, and makes all that was written to it durable.
+func beginLog(f *os.File, size int64) (id uint64, err error) {
+	id = newLogID()
+	block := make([]byte, redoBlock)
+	sealRecord(binary.BigEndian.AppendUint64(beginRecord(block[:0]), uint64(size)), id, 0)
+	if _, err := f.WriteAt(block, 0); err != nil {
+		return 0, err
+	}
+	return id, dataSync(f)
 }
 
 // newLogID returns a number that no other log has, and that is not 0.
@@ -134,8 +171,34 @@ func (r *redo) rewind() {
 	r.pending = r.pending[:0]
 }
 
+// prepare has a log made, of which arrived tells later.
+func (r *redo) prepare() {
+	made := make(chan newLog, 1) // whether or not anybody waits
+	r.making = made
+	go func(path string, size int64) { made <- makeLog(path, size) }(r.path, r.size)
+}
+
+// arrived takes the log that is being made, where it is there.
+func (r *redo) arrived() bool {
+	select {
+	case l := <-r.making:
+		r.making = nil
+		r.take(l)
+		return true
+	default:
+		return false
+	}
+}
+
+// take takes a new log to write to, or none.
+func (r *redo) take(l newLog) { r.newLog, r.at = l, redoBlock }
+
 // close lets go of the log and leaves it where it is.
 func (r *redo) close() error {
+	if r.making != nil {
+		r.take(<-r.making)
+		r.making = nil
+	}
 	if r.file == nil {
 		return nil
 	}
@@ -144,8 +207,9 @@ func (r *redo) close() error {
 
 // remove removes the log. The file must have everything, and not name the log any more.
 func (r *redo) remove() error {
+	err := r.close()
 	if r.file == nil {
-		return nil
+		return err
 	}
-	return errors.Join(r.file.Close(), os.Remove(r.path))
+	return errors.Join(err, os.Remove(r.path))
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +25,10 @@ import (
 // smallLog has room for some records.
 var smallLog = &Options{LogSize: 64 << 10, Log: slog.New(slog.DiscardHandler)}
 
+// before are the keys of the runs that a store of logged has in its file: of the groups until a log is made, and of the one that
+// names it.
+var before = []string{"before0", "before1", "before2", "before3", "before4"}
+
 // logged opens a store whose groups go to its log, in a bubble: while the test does not wait, the log is not flushed.
 func logged(t *testing.T, fn func(t *testing.T, s *Store)) {
 	t.Helper()
@@ -33,11 +38,12 @@ func logged(t *testing.T, fn func(t *testing.T, s *Store)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range redoAfter {
-			mustStart(t, s, fmt.Sprint("before", i))
+		for _, key := range before {
+			mustStart(t, s, key)
+			synctest.Wait() // the log is made, where it was begun
 		}
 		if !s.work.redo.named || s.work.redo.lacking() {
-			t.Fatalf("after %d groups the log is named: %t, lacking: %t", redoAfter, s.work.redo.named, s.work.redo.lacking())
+			t.Fatalf("after %d groups the log is named: %t, lacking: %t", len(before), s.work.redo.named, s.work.redo.lacking())
 		}
 		fn(t, s)
 		if err := s.Close(); err != nil && s.failure.Load() == nil {
@@ -130,6 +136,83 @@ func TestTheLogHasWhatWasAcknowledged(t *testing.T) {
 	})
 }
 
+// TestTheLogOfACrashIsUsedAgain: the next time has no other to make, and the first group of it goes to the log.
+func TestTheLogOfACrashIsUsedAgain(t *testing.T) {
+	logged(t, func(t *testing.T, s *Store) {
+		startAll(t, s, abc)
+		path, want := killed(t, s), slices.Clone(abc)
+		for n := range 3 {
+			was, err := os.Stat(redoPath(path))
+			if err != nil {
+				t.Fatal(err)
+			}
+			next, err := Open(path, smallLog)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if next.work.redo.id == s.work.redo.id {
+				t.Error("the log has its old name")
+			}
+			more := fmt.Sprint("after crash ", n)
+			startAll(t, next, []string{more})
+			want = append(want, more)
+			if is, err := os.Stat(redoPath(path)); err != nil || !os.SameFile(was, is) {
+				t.Errorf("another log was made: %v", err)
+			}
+			path = killed(t, next)
+			if err := next.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		larger := *smallLog
+		larger.LogSize *= 2
+		wantKeys(t, "with a log of another size", has(t, path, &larger, want...), want)
+	})
+}
+
+// TestHalfOfANewHead: a power cut while a log is taken over from the time before leaves any part of its new head, and a file that
+// has everything and names no log.
+func TestHalfOfANewHead(t *testing.T) {
+	logged(t, func(t *testing.T, s *Store) {
+		startAll(t, s, abc)
+		path := killed(t, s)
+		whole, err := os.ReadFile(redoPath(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := bytes.Clone(whole)
+		sealRecord(again[:recordHeader+8], newLogID(), 0)
+		if reader, err := Open(path, &Options{ReadOnly: true, Log: smallLog.Log}); err != nil { // it brings the file up to the log
+			t.Fatal(err)
+		} else if err := reader.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for cut := range recordHeader + 9 {
+			torn := killedCopy(t, path)
+			writeLog(t, torn, slices.Concat(again[:cut], whole[cut:]))
+			wantKeys(t, fmt.Sprintf("%d bytes of the new head", cut), has(t, torn, smallLog, abc...), abc)
+		}
+	})
+}
+
+// TestCloseBeforeTheLogIsMade: it leaves no log behind, nor who makes it.
+func TestCloseBeforeTheLogIsMade(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "perdure.db")
+	s, err := Open(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range redoAfter {
+		mustStart(t, s, fmt.Sprint(i))
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(redoPath(path)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after an orderly close the log is there: %v", err)
+	}
+}
+
 // killedCopy copies a closed store with its log.
 func killedCopy(t *testing.T, path string) string {
 	t.Helper()
@@ -208,16 +291,19 @@ func TestADamagedLogIsRefused(t *testing.T) {
 	logged(t, func(t *testing.T, s *Store) {
 		startAll(t, s, abc)
 		first := killed(t, s)
-		other := s.work.redo
-		other.path, other.file = filepath.Join(t.TempDir(), "other.log"), nil
-		if err := errors.Join(other.make(), other.close()); err != nil {
+		others := filepath.Join(t.TempDir(), "other.log")
+		other := makeLog(others, s.work.redo.size)
+		if other.err != nil {
+			t.Fatal(other.err)
+		}
+		if err := other.file.Close(); err != nil {
 			t.Fatal(err)
 		}
 		whole, err := os.ReadFile(redoPath(first))
 		if err != nil {
 			t.Fatal(err)
 		}
-		foreign, err := os.ReadFile(other.path)
+		foreign, err := os.ReadFile(others)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,7 +346,7 @@ func TestADamagedLogIsRefused(t *testing.T) {
 				}
 			}
 			alone(t, path)
-			wantKeys(t, what+", given up", has(t, path, nil, "before0", "before3", "a"), []string{"before0", "before3"})
+			wantKeys(t, what+", given up", has(t, path, nil, append(before, "a")...), before)
 			if _, err := os.Stat(redoPath(path) + ".given-up"); log != nil && err != nil {
 				t.Errorf("%s: what was given up: %v", what, err)
 			}
@@ -283,15 +369,15 @@ func TestASoundLogIsNotGivenUp(t *testing.T) {
 		damaged := killedCopy(t, path)
 		wantKeys(t, "a sound log", has(t, path, smallLog, abc...), abc)
 
-		const before = "given up before"
-		if err := os.WriteFile(redoPath(damaged)+".given-up", []byte(before), 0o600); err != nil {
+		const earlier = "given up before"
+		if err := os.WriteFile(redoPath(damaged)+".given-up", []byte(earlier), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		writeLog(t, damaged, whole[:len(whole)/2])
 		if reason, err := GiveUpLog(damaged); !errors.Is(reason, ErrLog) || err != nil {
 			t.Fatalf("a log that was cut: %v, %v", reason, err)
 		}
-		if b, err := os.ReadFile(redoPath(damaged) + ".given-up"); string(b) != before || err != nil {
+		if b, err := os.ReadFile(redoPath(damaged) + ".given-up"); string(b) != earlier || err != nil {
 			t.Errorf("what was given up before: %q, %v", b, err)
 		}
 		if b, err := os.ReadFile(redoPath(damaged) + ".2.given-up"); len(b) != len(whole)/2 || err != nil {
@@ -430,7 +516,7 @@ func TestAnOpThatBreaksKeepsWhatIsInTheLog(t *testing.T) {
 		want := append([]string{"d"}, abc...)
 		wantKeys(t, "after a kill", has(t, killed(t, s), smallLog, want...), want)
 		page, err := s.List(t.Context(), engine.Filter{})
-		if err != nil || len(page.Runs) != redoAfter+4 {
+		if err != nil || len(page.Runs) != len(before)+4 {
 			t.Errorf("%d runs, %v", len(page.Runs), err)
 		}
 	})
@@ -456,28 +542,29 @@ func TestALogThatCannotBeWrittenIsFatal(t *testing.T) {
 // TestWithoutALog: where no log can be made the store works as well.
 func TestWithoutALog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "perdure.db")
-	s, err := Open(path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	if err := os.Mkdir(redoPath(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for i := range 2 * redoAfter {
-		mustStart(t, s, fmt.Sprint(i))
-	}
-	if s.work.redo.named || !s.work.redo.unable {
-		t.Error("a log was made")
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := os.Remove(redoPath(path)); err != nil {
+	if err := os.WriteFile(filepath.Join(redoPath(path), "keeps it"), nil, fileMode); err != nil {
 		t.Fatal(err)
 	}
-	if got := has(t, path, nil, "0", fmt.Sprint(2*redoAfter-1)); len(got) != 2 {
-		t.Errorf("the runs %v are there", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s, err := Open(path, smallLog)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range before {
+			mustStart(t, s, key)
+			synctest.Wait()
+		}
+		if s.work.redo.named || !s.work.redo.unable {
+			t.Error("a log was made")
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	wantKeys(t, "without a log", has(t, path, smallLog, before...), before)
 }
 
 // TestReadersFindWhatWasAcknowledged has readers of all kinds and writers at once, of which each reads what it wrote.

@@ -81,22 +81,24 @@ type record struct {
 
 func (r *record) size() int { return recordHeader + len(r.writes) }
 
+// parseHeader reads the header at the front of b, and how many bytes of writes follow; ok is false where there is none.
+func parseHeader(b []byte) (r record, length int64, ok bool) {
+	if len(b) < recordHeader || string(b[:len(recordMagic)]) != recordMagic {
+		return r, 0, false
+	}
+	r.id, r.seq = binary.BigEndian.Uint64(b[recordID:]), binary.BigEndian.Uint64(b[recordSeq:])
+	return r, int64(binary.BigEndian.Uint32(b[recordLength:])), true
+}
+
 // parseRecord reads the record at the front of b; ok is false where there is none, or only a part of one.
 func parseRecord(b []byte) (r record, ok bool) {
-	if len(b) < recordHeader || string(b[:len(recordMagic)]) != recordMagic {
-		return r, false
-	}
-	length := uint64(binary.BigEndian.Uint32(b[recordLength:]))
-	if length > uint64(len(b)-recordHeader) {
+	r, length, ok := parseHeader(b)
+	if !ok || length > int64(len(b)-recordHeader) {
 		return r, false
 	}
 	b = b[:recordHeader+length]
-	if binary.BigEndian.Uint32(b[recordSum:]) != sumOf(b) {
-		return r, false
-	}
-	r.id, r.seq = binary.BigEndian.Uint64(b[recordID:]), binary.BigEndian.Uint64(b[recordSeq:])
 	r.writes = b[recordHeader:]
-	return r, true
+	return r, binary.BigEndian.Uint32(b[recordSum:]) == sumOf(b)
 }
 
 // each calls fn for each write. The key and the value are memory of the record.

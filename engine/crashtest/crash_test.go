@@ -194,6 +194,9 @@ func (p *parent) lives(points []string, kills int) {
 			p.live("", time.Duration(p.random.IntN(150_000))*time.Microsecond)
 			continue
 		}
+		if strings.HasPrefix(point, "replay/") { // an idle life has brought its file up to its log before it is killed
+			p.live("", time.Duration(p.random.IntN(150_000))*time.Microsecond)
+		}
 		if tried[point]++; !p.live(p.arm(point, tried[point]), time.Duration(tried[point])*patience) && tried[point] < tries {
 			queue = append(queue, point)
 		}

@@ -40,7 +40,7 @@ var (
 	ofSession = []string{
 		"open/page", "open/written", "open/synced", "open/meta",
 		"close/page", "close/written", "close/synced", "close/meta", "close/unnamed", "close/closed",
-		"log/half", "log/made", // as it is made
+		"log/half", "log/made", "log/reused", // as it is made, or taken over from the time before, and no file names it
 		"flush/before", "flush/done", // when it is committed to the file, and when that is done and the log not yet used again
 		"replay/page", "replay/written", "replay/synced", "replay/meta", "replay/done", // at open
 	}
@@ -76,8 +76,8 @@ var storeEdits = []overlay.Edit{
 	{File: boltstoreDir + "redo.go", Old: "\t\"github.com/perdure/perdure/engine/dirsync\"\n", New: "\t\"github.com/perdure/perdure/engine/crashtest/failpoint\"\n\t\"github.com/perdure/perdure/engine/dirsync\"\n"},
 	{File: boltstoreDir + "redo.go", Old: "\tif _, err := r.file.WriteAt(rec, r.at); err != nil {\n", New: "\tif _, err := r.file.WriteAt(rec[:len(rec)/2], r.at); err == nil {\n\t\tfailpoint.Moment(\"half\")\n\t}\n\tif _, err := r.file.WriteAt(rec, r.at); err != nil {\n"},
 	{File: boltstoreDir + "redo.go", Old: "\tif err := dataSync(r.file); err != nil {\n", New: "\tfailpoint.Moment(\"logged\")\n\tif err := dataSync(r.file); err != nil {\n"},
-	{File: boltstoreDir + "redo.go", Old: "\t\tclear(block[:len(head)])\n", New: "\t\tclear(block[:len(head)])\n\t\tfailpoint.Hit(\"log/half\")\n"},
-	{File: boltstoreDir + "redo.go", Old: "\tr.file, r.at = f, redoBlock\n", New: "\tfailpoint.Hit(\"log/made\")\n\tr.file, r.at = f, redoBlock\n"},
+	{File: boltstoreDir + "redo.go", Old: "\t\t_, err = f.Write(block)\n", New: "\t\t_, err = f.Write(block)\n\t\tfailpoint.Hit(\"log/half\")\n"},
+	{File: boltstoreDir + "redo.go", Old: "\t\treturn newLog{err: errors.Join(err, f.Close(), os.Remove(path))}\n\t}\n", New: "\t\treturn newLog{err: errors.Join(err, f.Close(), os.Remove(path))}\n\t}\n\tfailpoint.Hit(\"log/made\")\n"},
 	{File: boltstoreDir + "flush.go", Old: "\t\"github.com/perdure/perdure/history\"\n", New: "\t\"github.com/perdure/perdure/engine/crashtest/failpoint\"\n\t\"github.com/perdure/perdure/history\"\n"},
 	{File: boltstoreDir + "flush.go", Old: "\t\t\terr = s.land(s.logToName())\n", New: "\t\t\tfailpoint.Hit(\"flush/before\")\n\t\t\terr = s.land(s.logToName())\n"},
 	{File: boltstoreDir + "flush.go", Old: "\tr.named = id != 0\n", New: "\tif r.lacking() {\n\t\tfailpoint.Hit(\"flush/done\")\n\t}\n\tr.named = id != 0\n"},
@@ -85,7 +85,7 @@ var storeEdits = []overlay.Edit{
 	{File: boltstoreDir + "recover.go", Old: "\terr = s.db.Update(func(tx *bolt.Tx) error {\n", New: "\tif len(recs) > 0 {\n\t\tfailpoint.Enter(\"replay\")\n\t\tdefer failpoint.Hit(\"replay/done\")\n\t\tdefer failpoint.Leave()\n\t}\n\terr = s.db.Update(func(tx *bolt.Tx) error {\n"},
 	// Opening, creating, closing.
 	{File: boltstoreDir + "open.go", Old: "\t\"github.com/perdure/perdure/history\"\n", New: "\t\"github.com/perdure/perdure/engine/crashtest/failpoint\"\n\t\"github.com/perdure/perdure/history\"\n"},
-	{File: boltstoreDir + "open.go", Old: "\t\treturn s.db.Update(raise)\n", New: "\t\tfailpoint.Leave()\n\t\tfailpoint.Enter(\"open\")\n\t\treturn s.db.Update(raise)\n"},
+	{File: boltstoreDir + "open.go", Old: "\t\treturn s.db.Update(raise)\n", New: "\t\tif s.work.redo.file != nil {\n\t\t\tfailpoint.Hit(\"log/reused\")\n\t\t}\n\t\tfailpoint.Leave()\n\t\tfailpoint.Enter(\"open\")\n\t\treturn s.db.Update(raise)\n"},
 	{File: boltstoreDir + "open.go", Old: "\t\tm := meta{format: fileFormat, time: history.TimeOf(o.Clock())}\n", New: "\t\tfailpoint.Enter(\"create\")\n\t\tfailpoint.Moment(\"staged\")\n\t\tm := meta{format: fileFormat, time: history.TimeOf(o.Clock())}\n"},
 	{File: boltstoreDir + "open.go", Old: "\terr := makeFile(tmp, o)\n\tif err == nil {\n\t\terr = place(tmp, path)\n\t}\n", New: "\terr := makeFile(tmp, o)\n\tfailpoint.Leave()\n\tfailpoint.Hit(\"create/unnamed\")\n\tif err == nil {\n\t\terr = place(tmp, path)\n\t}\n\tfailpoint.Hit(\"create/named\")\n"},
 	{File: boltstoreDir + "store.go", Old: "\t\"github.com/perdure/perdure/engine\"\n", New: "\t\"github.com/perdure/perdure/engine\"\n\t\"github.com/perdure/perdure/engine/crashtest/failpoint\"\n"},

@@ -323,14 +323,14 @@ func logNotMade(t *testing.T) {
 		for i := range 12 {
 			h.ok(h.start(fmt.Sprint("r", i), 300))
 		}
-		if armed.Hits() != 1 {
-			t.Errorf("%d requests to make a log failed, want 1: it is not tried again", armed.Hits())
-		}
 		if n := records(h.disk.Recording()); kind == faultfs.Create && n > 0 {
 			t.Errorf("%d records were written", n)
 		}
 		h.ok(h.check())
-		h.ok(h.do(request{Do: "close"}))
+		h.ok(h.do(request{Do: "close"})) // it waits for the log, which may take longer to make than the runs
+		if armed.Hits() != 1 {
+			t.Errorf("%d requests to make a log failed, want 1: it is not tried again", armed.Hits())
+		}
 		h.disk.Heal()
 		h.recovered()
 		h.onlyStore()
