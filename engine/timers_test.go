@@ -37,6 +37,43 @@ func TestSleepReturnsOnTimeAndThroughRestarts(t *testing.T) {
 	})
 }
 
+// TestWaitIsNotShorterThanItsAuthorMeasures has code that takes its time before it waits: what it measures itself, from before
+// the wait until after it, is no less than what it asked for.
+func TestWaitIsNotShorterThanItsAuthorMeasures(t *testing.T) {
+	const wait = time.Minute
+	for _, tc := range []struct {
+		name string
+		wait func(workflow.Context) error
+	}{
+		{"sleep", func(ctx workflow.Context) error { return workflow.Sleep(ctx, wait) }},
+		{"receive", func(ctx workflow.Context) error {
+			_, err := workflow.Receive[int](ctx, "a", workflow.Within(wait))
+			return err
+		}},
+		{"ask", func(ctx workflow.Context) error {
+			_, err := workflow.Ask[workflow.Decision](ctx, "a", workflow.Question{Message: "?"}, workflow.Within(wait))
+			return err
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := workflow.Define(tc.name, 1, func(ctx workflow.Context, _ int) (time.Duration, error) {
+					time.Sleep(time.Second) // the code is slow
+					began := time.Now()
+					if err := tc.wait(ctx); err != nil && !errors.Is(err, workflow.ErrTimeout) {
+						return 0, err
+					}
+					return time.Since(began), nil
+				})
+				env := newEnv(t, w)
+				if got := result(env, start(env, w, 0)); got != wait {
+					t.Errorf("waited %s, want %s", got, wait)
+				}
+			})
+		})
+	}
+}
+
 func TestWaitsBeyondTheEndOfTimeAreWaitsWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tc := range []struct {

@@ -172,6 +172,7 @@ func newer(items []history.InboxItem, seen uint64) []history.InboxItem {
 
 // advance runs the author's code, under the eye of freeStalled.
 func (h *held) advance(in kernel.Input) kernel.Activation {
+	in.Clock = h.w.store.Now
 	h.setAdvancing(time.Now())
 	defer h.setAdvancing(time.Time{})
 	return h.exec.Advance(in)

@@ -155,7 +155,7 @@ func mutations() []mutation {
 		// Timers.
 		{
 			bug: "a sleep ends before its time", part: behavior, also: crash + ", " + soak,
-			edits: []overlay.Edit{{File: core + "wait.go", Old: "\tdue := x.now.Add(max(d, 0))\n", New: "\tdue := x.now.Add(max(d, 0) / 2)\n"}},
+			edits: []overlay.Edit{{File: core + "wait.go", Old: "\t\tdue = x.until(d)\n", New: "\t\tdue = x.until(d / 2)\n"}},
 			pkg:   "engine", run: "TestSleepReturnsOnTimeAndThroughRestarts",
 		},
 		{

@@ -13,6 +13,8 @@ import (
 type Input struct {
 	// Now is the store's time.
 	Now history.Time
+	// Clock reads the store's time; nil: it is Now throughout. It is asked when a wait begins: see Execution.until.
+	Clock func() history.Time
 	// Inbox are the items that the execution has not seen, in order.
 	Inbox []history.InboxItem
 	// Steps are the attempts that ended, in order of ending.

@@ -50,7 +50,7 @@ func (b *Branch) Ask(spec AskSpec) ([]byte, *history.Failure) {
 	}
 	var due history.Time
 	if spec.Within != nil {
-		due = x.now.Add(*spec.Within)
+		due = x.until(*spec.Within)
 	}
 	x.openQuestion(o, due, 0)
 	x.arm(o, due)

@@ -1,6 +1,6 @@
 // Package kernel executes one run: it replays a history through the author's function and says what comes next.
-// It does no I/O, reads no clock and starts nothing but the goroutines of the author's code, so that a run is a
-// function of its inputs and a seeded loop can drive it.
+// It does no I/O, reads no clock but one that it is given (see Input), and starts nothing but the goroutines of the author's
+// code, so that a run is a function of its inputs and a seeded loop can drive it.
 //
 // The types:
 //

@@ -77,6 +77,7 @@ type Execution struct {
 	loaded  bool
 
 	now   history.Time
+	clock func() history.Time // may be nil
 	seq   uint64
 	bytes int
 	first uint64 // sequence of the generation's first event
@@ -134,7 +135,7 @@ func (x *Execution) InboxSeen() uint64 { return x.inboxSeen }
 // Advance applies what has happened and runs the author's code until every branch waits.
 func (x *Execution) Advance(in Input) Activation {
 	x.out = Activation{After: x.seq}
-	x.now = in.Now
+	x.now, x.clock = in.Now, in.Clock
 	x.buffer(in.Inbox)
 	if !x.loaded {
 		x.load(in.Now)

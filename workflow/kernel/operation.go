@@ -3,6 +3,7 @@ package kernel
 import (
 	"container/heap"
 	"slices"
+	"time"
 
 	"github.com/perdure/perdure/history"
 )
@@ -59,6 +60,17 @@ func (x *Execution) leave(o *operation) {
 	o.due = 0
 	x.clearRow(o)
 	o.branch.open.Store(nil)
+}
+
+// until returns when a wait of d that begins now is over. The time of the activation is older than that by what the author's
+// code has taken since, and before it the way from the store: a wait that counted from it would be too short for who measures it in the
+// code. The history has what came of it, so a replay asks no clock.
+func (x *Execution) until(d time.Duration) history.Time {
+	now := x.now
+	if x.clock != nil {
+		now = max(now, x.clock())
+	}
+	return now.Add(max(d, 0))
 }
 
 // setDue sets the operation's deadline, without a timer row.

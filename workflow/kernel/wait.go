@@ -51,10 +51,11 @@ func (b *Branch) Sleep(name string, d time.Duration) *history.Failure {
 		return f
 	}
 	x := b.x
-	due := x.now.Add(max(d, 0))
+	var due history.Time
 	if o.recorded != nil {
 		due = o.recorded.events[0].Due
 	} else {
+		due = x.until(d)
 		x.emit(history.Event{Kind: history.TimerSet, Position: o.pos, Op: o.op, Due: due})
 	}
 	x.arm(o, due)
@@ -135,7 +136,7 @@ func (b *Branch) compareSignals(o *operation) {
 func (x *Execution) openReceive(o *operation, spec ReceiveSpec) {
 	var due history.Time
 	if spec.Within != nil {
-		due = x.now.Add(*spec.Within)
+		due = x.until(*spec.Within)
 	}
 	x.emit(history.Event{Kind: history.ReceiveOpened, Position: o.pos, Op: o.op, Names: o.names, Due: due})
 	x.arm(o, due)
