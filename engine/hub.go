@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,13 +14,14 @@ import (
 type hub struct {
 	mu sync.Mutex
 	// watchers are by run. guarded by mu
-	watchers map[history.RunID]map[chan struct{}]watcher
+	watchers map[history.RunID][]*watcher
 	// turns counts the watchers that there were. guarded by mu
 	turns uint
 }
 
 // watcher is one who waits.
 type watcher struct {
+	changed chan struct{}
 	interest
 	turn uint // of reminders
 }
@@ -32,26 +34,23 @@ const (
 	theEnd             // only the change that ends the run
 )
 
-func newHub() *hub { return &hub{watchers: make(map[history.RunID]map[chan struct{}]watcher)} }
+func newHub() *hub { return &hub{watchers: make(map[history.RunID][]*watcher)} }
 
 // watch returns a channel that receives after the run has changed; several changes may be one receipt.
 func (h *hub) watch(id history.RunID, in interest) (changed <-chan struct{}, stop func()) {
-	ch := make(chan struct{}, 1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.watchers[id] == nil {
-		h.watchers[id] = make(map[chan struct{}]watcher)
-	}
-	h.watchers[id][ch] = watcher{in, h.turns % reminders}
+	w := &watcher{make(chan struct{}, 1), in, h.turns % reminders}
+	h.watchers[id] = append(h.watchers[id], w)
 	h.turns++
-	return ch, func() { h.remove(id, ch) }
+	return w.changed, func() { h.remove(id, w) }
 }
 
-func (h *hub) remove(id history.RunID, ch chan struct{}) {
+func (h *hub) remove(id history.RunID, w *watcher) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.watchers[id], ch)
-	if len(h.watchers[id]) == 0 {
+	left := slices.DeleteFunc(h.watchers[id], func(of *watcher) bool { return of == w })
+	if h.watchers[id] = left; len(left) == 0 {
 		delete(h.watchers, id)
 	}
 }
@@ -59,9 +58,9 @@ func (h *hub) remove(id history.RunID, ch chan struct{}) {
 func (h *hub) notify(c Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for ch, w := range h.watchers[c.Run] {
+	for _, w := range h.watchers[c.Run] {
 		if w.interest == anyChange || c.Status.Terminal() {
-			wake(ch)
+			wake(w.changed)
 		}
 	}
 }
@@ -98,9 +97,9 @@ func (h *hub) wakeTurn(turn uint) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, of := range h.watchers {
-		for ch, w := range of {
+		for _, w := range of {
 			if w.turn == turn {
-				wake(ch)
+				wake(w.changed)
 			}
 		}
 	}

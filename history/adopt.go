@@ -97,11 +97,14 @@ type Rows struct {
 }
 
 // Rows returns what adopted events leave open.
-func (s *Start) Rows() Rows {
-	var r Rows
-	if len(s.Adopt) == 0 {
-		return r
+func (s *Start) Rows() (r Rows) {
+	if len(s.Adopt) > 0 {
+		s.addRows(&r)
 	}
+	return r
+}
+
+func (s *Start) addRows(r *Rows) {
 	open := map[Position]*Event{}
 	asked := map[Position]string{}
 	var order []Position // so that the rows come in a fixed order
@@ -137,7 +140,6 @@ func (s *Start) Rows() Rows {
 	if !s.Spec.Deadline.IsZero() {
 		r.Timers = append(r.Timers, Timer{At: s.Spec.Deadline})
 	}
-	return r
 }
 
 // add adds the rows of an open operation, whose newest event is e.

@@ -66,7 +66,7 @@ func NewCodec() *Codec {
 }
 
 // usualHeader is room for the header of most events.
-const usualHeader = 256
+const usualHeader = 192
 
 // EncodeEvent encodes e as the successor of a history with digest prev, and returns the record and its digest.
 func (c *Codec) EncodeEvent(prev Digest, e *Event) ([]byte, Digest, error) {
@@ -75,12 +75,12 @@ func (c *Codec) EncodeEvent(prev Digest, e *Event) ([]byte, Digest, error) {
 		sum := Sum(e.Payload)
 		hash = sum[:]
 	}
-	var room [usualHeader]byte
-	hb, err := c.appendEvent(room[:0], hash, e)
+	var room [len(prev) + usualHeader]byte
+	chained, err := c.appendEvent(append(room[:0], prev[:]...), hash, e)
 	if err != nil {
 		return nil, Digest{}, fmt.Errorf("encode event %d: %w", e.Seq, err)
 	}
-	d := prev.next(hb)
+	d, hb := Sum(chained), chained[len(prev):] // see Digest.next
 	rec := make([]byte, 0, 1+binary.MaxVarintLen32+len(hb)+len(d)+len(e.Payload))
 	rec = append(rec, formatVersion)
 	rec = binary.AppendUvarint(rec, uint64(len(hb)))

@@ -179,7 +179,11 @@ func (x *Execution) load(now history.Time) {
 	if x.diverged != nil {
 		return
 	}
+	fresh := len(x.events) == 1
 	x.events, x.recorded = nil, recorded{}
+	if fresh {
+		return // what its code began has begun now
+	}
 	if x.spec.Origin != (history.RunID{}) {
 		x.cancelOpen() // what it adopted may end between a decision and what followed from that
 	}
@@ -276,6 +280,9 @@ func (x *Execution) emit(e history.Event) {
 	x.seq++
 	e.Seq, e.At, e.Generation = x.seq, x.now, x.generation
 	x.bytes += len(e.Payload) + 128
+	if x.out.Events == nil {
+		x.out.Events = make([]history.Event, 0, 2) // most often one operation ends, and another begins or the run ends
+	}
 	x.out.Events = append(x.out.Events, e)
 	if o := x.ops[e.Position]; o != nil {
 		o.seq = e.Seq

@@ -55,6 +55,9 @@ type recorded struct {
 // index sorts a history by branch. Operations inside constructs that are closed are left out: their branches do not
 // run again.
 func index(events []history.Event) recorded {
+	if len(events) <= 1 {
+		return recorded{} // the first event is of no operation
+	}
 	r := recorded{
 		byBranch:   make(map[history.Branch][]*recordedOp),
 		byPosition: make(map[history.Position]*recordedOp),

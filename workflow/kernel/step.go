@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -74,9 +75,12 @@ func (x *Execution) idempotencyKey(pos history.Position) string {
 	if x.spec.KeysOf != (history.RunID{}) {
 		run = x.spec.KeysOf
 	}
-	h := sha256.New()
-	fmt.Fprintf(h, "%s\x00%d\x00%s", run, x.generation, pos)
-	return hex.EncodeToString(h.Sum(nil)[:16])
+	var buf [128]byte
+	b := append(buf[:0], run.String()...)
+	b = strconv.AppendUint(append(b, 0), uint64(x.generation), 10)
+	b = append(append(b, 0), pos...)
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:16])
 }
 
 // stepEnded applies the end of an attempt. The result of one that no longer matters is dropped.

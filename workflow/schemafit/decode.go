@@ -62,6 +62,9 @@ func exact(v any) (_ any, err error) {
 // 3.0 and 3e2 are integers for JSON Schema. What does not fit the Go type is a *Misfit, which says what would.
 func Unmarshal(data []byte, v any) error {
 	err := json.Unmarshal(data, v)
+	if err == nil {
+		return nil
+	}
 	var misfit *json.UnmarshalTypeError
 	if !errors.As(err, &misfit) {
 		return err
