@@ -15,7 +15,7 @@ import (
 // first of the lines are claimed where they are found, in one round trip.
 
 // takeFirst leases up to $3 runs of the workflows $1, versions $2 and queues $5 (null: all) for opening $4, owner $6, until $7. Its
-// rows have the columns of rowColumns, null where none is taken, whether the lines are one tenant's without limits, as they
+// rows have takenColumns, null where none is taken, whether the lines are one tenant's without limits, as they
 // must be, and how many runs were chosen.
 const takeFirst = withLines + `, wanted_line as (
 	select * from line where $5::bytea[] is null or queue = any($5::bytea[])
@@ -34,17 +34,14 @@ const takeFirst = withLines + `, wanted_line as (
 ), taken as (
 	update perdure_runs set owner = $6, opening = $4, lease_until = $7, token = nextval('perdure_tokens'),
 		token_epoch = (select value from perdure_meta where name = 'promotion')
-	where id = any(array(select id from free)) returning ` + rowColumns + `
+	where id = any(array(select id from free)) returning ` + takenColumns + `
 )
 select t.*, (select ok from plain), (select count(*) from chosen) from (values (1)) as one left join taken t on true`
 
-// What belongs to the runs that were just leased is found by the end of their leases: that of another lease may be the same, and is passed over.
-const (
-	selectLeasedInboxes = `select i.run, i.seq, i.accepted_at, i.rec from perdure_runs r join perdure_inbox i on i.run = r.id
-		where r.lease_until = $1 and not i.dead order by i.run, i.seq`
-	selectLeasedBegun = `select e.run, e.rec from perdure_runs r join perdure_events e on e.run = r.id and e.seq = 1
-		where r.lease_until = $1 and not exists (select from perdure_events where run = r.id and seq = 2)`
-)
+// selectLeasedInboxes finds the runs that were just leased by the end of their leases: that of another lease may be the same, and is
+// passed over.
+const selectLeasedInboxes = `select i.run, i.seq, i.accepted_at, i.rec from perdure_runs r join perdure_inbox i on i.run = r.id
+	where r.lease_until = $1 and not i.dead order by i.run, i.seq`
 
 // claimFirst claims in one round trip. done is false where turns are to be considered; more says that others were faster.
 func (s *Store) claimFirst(ctx context.Context, req *engine.ClaimRequest) (claims []history.Claim, done, more bool, err error) {
@@ -69,7 +66,6 @@ func (s *Store) claimFirst(ctx context.Context, req *engine.ClaimRequest) (claim
 		return l.readFirst(rows, &done, &chosen)
 	})
 	b.Queue(selectLeasedInboxes, until).Query(l.readInboxes)
-	b.Queue(selectLeasedBegun, until).Query(l.readBegun)
 	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return nil, false, false, err
 	}
@@ -107,11 +103,9 @@ func (l *leased) readFirst(rows pgx.Rows, plain *bool, chosen *int) error {
 			}
 			continue
 		}
-		r, err := l.store.scan(rows, plain, chosen)
-		if err != nil {
+		if err := l.readRow(rows, plain, chosen); err != nil {
 			return err
 		}
-		l.rows = append(l.rows, r)
 	}
 	return rows.Err()
 }
