@@ -123,6 +123,7 @@ func (s *Store) depth(most int) int {
 func (s *Store) look(ctx context.Context, req *engine.ClaimRequest, depth int) (l lookout, err error) {
 	names, versions := wanted(req)
 	var b pgx.Batch
+	b.Queue(byIndex)
 	b.Queue(selectNow).QueryRow(func(row pgx.Row) error {
 		var now history.Time
 		err := row.Scan(&now)
