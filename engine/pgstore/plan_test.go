@@ -124,10 +124,10 @@ func TestWritesGoByIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	state, no := "array_fill(repeat('s', 100)::bytea, array[64])", "array_fill(false, array[64])"
-	check("perdure_runs_pkey", "execute plain (" + strings.Join([]string{
+	check("perdure_runs_pkey", "execute plain ("+strings.Join([]string{
 		ids, state, "array_fill(1, array[64])", "'" + tokens + "'", state, "array_fill(2, array[64])", none, none, none, none, none, none, no, no,
 		ids, "array_fill(2, array[64])", state,
-	}, ", ") + ")")
+	}, ", ")+")")
 	var events int
 	if err := tx.QueryRow(t.Context(), "select count(*) from perdure_events").Scan(&events); err != nil || events != 64 {
 		t.Errorf("%d events were added (%v), want one of each run", events, err)
