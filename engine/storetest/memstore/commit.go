@@ -73,7 +73,7 @@ func (w *write) commit(r *run, b *history.Batch) error {
 		if i < 0 {
 			return history.NotInInbox(n)
 		}
-		r.inbox = slices.Delete(r.inbox, i, i+1)
+		r.inbox = slices.Concat(r.inbox[:i], r.inbox[i+1:])
 	}
 	due := false
 	for t := range r.timers {

@@ -1,6 +1,7 @@
 package memstore_test
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"testing"
@@ -97,5 +98,58 @@ func TestRefusedCommitLeavesTheHistoryAlone(t *testing.T) {
 	}
 	if err := r.store.Verify(t.Context(), func(v engine.Violation) { t.Errorf("%+v", v) }); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestDeliveryDoesNotCopyTheInbox: what a delivery allocates does not grow with the signals that wait, nor with those that are
+// remembered.
+func TestDeliveryDoesNotCopyTheInbox(t *testing.T) {
+	const before, measured, most = 5_000, 100, 64 << 10
+	r := take(t)
+	r.deliver(0, before)
+	var m0, m1 runtime.MemStats
+	runtime.ReadMemStats(&m0)
+	r.deliver(before, measured)
+	runtime.ReadMemStats(&m1)
+	if each := (m1.TotalAlloc - m0.TotalAlloc) / measured; each > most {
+		t.Errorf("a delivery to a run with %d signals allocates %d bytes", before, each)
+	}
+}
+
+// TestRefusedCommitRemembersNoSignal: a commit that is refused after it has given a child a signal.
+func TestRefusedCommitRemembersNoSignal(t *testing.T) {
+	r := take(t)
+	child := func(workflow string) history.Start {
+		return history.Start{
+			Spec:   history.Spec{Workflow: workflow, Version: 1, Key: "child"},
+			Signal: &history.InboxItem{Kind: history.InboxSignal, Name: "x", Key: "id", Payload: []byte("1")},
+		}
+	}
+	first := child("w")
+	first.Signal = nil
+	if err := r.commit(func(b *history.Batch) { b.Children = []history.Start{first} }); err != nil {
+		t.Fatal(err)
+	}
+	err := r.commit(func(b *history.Batch) { b.Children = []history.Start{child("w"), child("another workflow")} })
+	if !errors.Is(err, history.ErrConflict) {
+		t.Fatalf("a child's key that another workflow has: %v", err)
+	}
+	if err := r.commit(func(b *history.Batch) { b.Children = []history.Start{child("w")} }); err != nil {
+		t.Fatal(err)
+	}
+	again, _, err := r.store.Start(t.Context(), first)
+	if err != nil || again.State.InboxHead != 1 {
+		t.Errorf("the child has accepted %d signals, want 1; %v", again.State.InboxHead, err)
+	}
+}
+
+// deliver delivers n signals, each with an id of its own.
+func (r *taken) deliver(from, n int) {
+	r.Helper()
+	for i := range n {
+		item := history.InboxItem{Kind: history.InboxSignal, Name: "x", Key: fmt.Sprint(from + i), Payload: []byte("1")}
+		if d, err := r.store.Deliver(r.Context(), r.claim.Run.ID, item); err != nil || d != engine.Delivered {
+			r.Fatalf("signal %s: %s, %v", item.Key, d, err)
+		}
 	}
 }

@@ -14,9 +14,11 @@ import (
 
 // claimable reports whether a run that nobody holds may be claimed now.
 func (s *Store) claimable(r *run) bool {
+	if !r.state.Status.InLine() || r.state.Status == history.StatusBlocked && r.state.Epoch >= s.disk.epoch {
+		return false
+	}
 	_, delayed := s.delayed[r.spec.ID]
-	blocked := r.state.Status == history.StatusBlocked && r.state.Epoch >= s.disk.epoch
-	return r.state.Status.InLine() && !delayed && !blocked
+	return !delayed
 }
 
 // Claim implements engine.Store.
@@ -55,15 +57,20 @@ func (s *Store) turn(req *engine.ClaimRequest, left map[string]int) (best *run) 
 		keys[key{spec.Tenant, spec.ConcurrencyKey}]++
 	}
 	before := func(a, b *run) int {
-		return cmp.Or(
-			cmp.Compare(tenants[a.spec.Tenant], tenants[b.spec.Tenant]), cmp.Compare(s.served[a.spec.Tenant], s.served[b.spec.Tenant]),
-			cmp.Compare(b.spec.Priority, a.spec.Priority), cmp.Compare(a.readyAt, b.readyAt), a.spec.ID.Compare(b.spec.ID),
-		)
+		if x, y := a.spec.Tenant, b.spec.Tenant; x != y {
+			if c := cmp.Or(cmp.Compare(tenants[x], tenants[y]), cmp.Compare(s.served[x], s.served[y])); c != 0 {
+				return c
+			}
+		}
+		return cmp.Or(cmp.Compare(b.spec.Priority, a.spec.Priority), cmp.Compare(a.readyAt, b.readyAt), a.spec.ID.Compare(b.spec.ID))
 	}
 	for id, r := range s.disk.runs {
+		if !s.claimable(r) {
+			continue // most of them, and the cheapest to tell
+		}
 		n, limited := left[r.spec.Queue]
 		switch {
-		case s.leases[id] != nil, !s.claimable(r), limited && n <= 0, req.Queues != nil && !slices.Contains(req.Queues, r.spec.Queue),
+		case s.leases[id] != nil, limited && n <= 0, req.Queues != nil && !slices.Contains(req.Queues, r.spec.Queue),
 			!slices.Contains(req.Workflows, history.WorkflowKey{Name: r.spec.Workflow, Version: r.spec.Version}),
 			r.spec.ConcurrencyLimit > 0 && keys[key{r.spec.Tenant, r.spec.ConcurrencyKey}] >= r.spec.ConcurrencyLimit:
 		case best == nil || before(r, best) < 0:

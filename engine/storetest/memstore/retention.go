@@ -33,10 +33,13 @@ type remembered struct {
 // remember keeps an identity and forgets the oldest ones: see history.IdentityAge.
 func (w *write) remember(r *run, id identity, digest history.Digest) {
 	r.identities[id] = digest
-	r.remembered = append(slices.Clip(r.remembered), remembered{id, w.at})
+	w.undo = append(w.undo, func() { delete(r.identities, id) })
+	r.remembered = append(r.remembered, remembered{id, w.at})
 	for range 2 {
 		if oldest := r.remembered[0]; len(r.remembered) > history.IdentityCount && oldest.at.Add(history.IdentityAge) <= w.at {
+			was := r.identities[oldest.identity]
 			delete(r.identities, oldest.identity)
+			w.undo = append(w.undo, func() { r.identities[oldest.identity] = was })
 			r.remembered = r.remembered[1:]
 		}
 	}

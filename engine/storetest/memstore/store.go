@@ -30,9 +30,10 @@ type Disk struct {
 
 type tenantKey struct{ tenant, key string }
 
-// run is everything about one run. A write changes a copy, but for the events: a copy appends to the array of its original, which
-// has none of what is past its own length. So a record that is there is never changed in place, and of the copies of a run
-// one is ever kept.
+// run is everything about one run. A write changes a copy, but for what grows with the run's age. The events, the inbox and
+// what is remembered are arrays that a copy appends to: the original has none of what is past its own length. So an item that
+// is there is never changed in place, and of the copies of a run one is ever kept. The identities are one map for all copies,
+// and a write that fails undoes what it did to them.
 type run struct {
 	spec    history.Spec
 	state   history.State
@@ -61,9 +62,7 @@ func (r *run) clone() *run {
 	c.timers = maps.Clone(r.timers)
 	c.open = slices.Clone(r.open)
 	c.asked = maps.Clone(r.asked)
-	c.inbox = slices.Clone(r.inbox)
 	c.dead = slices.Clone(r.dead)
-	c.identities = maps.Clone(r.identities)
 	return &c
 }
 

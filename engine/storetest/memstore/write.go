@@ -22,6 +22,7 @@ type write struct {
 	tasks  map[string]history.RunID
 	fenced map[history.RunID]history.Token
 	after  []func() // what happens to the leases when it succeeds
+	undo   []func() // what happens to the identities when it fails
 }
 
 // write runs fn; where it returns no error, its changes happen.
@@ -32,6 +33,9 @@ func (s *Store) write(fn func(w *write) error) error {
 		fenced: map[history.RunID]history.Token{},
 	}
 	if err := fn(w); err != nil {
+		for _, undo := range slices.Backward(w.undo) {
+			undo()
+		}
 		return err
 	}
 	s.disk.time = w.at
