@@ -30,7 +30,7 @@ type broken struct {
 func breakable(t *testing.T) *broken {
 	t.Helper()
 	dsn := database(t)
-	proxy, err := server.NewProxy()
+	proxy, err := postgres.Server(t).NewProxy()
 	if err != nil {
 		t.Fatal(err)
 	}

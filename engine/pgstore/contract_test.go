@@ -2,8 +2,6 @@ package pgstore_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -15,44 +13,18 @@ import (
 	"github.com/perdure/perdure/engine/testbackend"
 )
 
-// server is the tests' PostgreSQL; nil where there is none, and why.
-var (
-	server  *pgtest.Server
-	missing error
-)
+// postgres is the tests' server.
+var postgres = pgtest.Shared{Prepare: func(ctx context.Context, dsn string) error {
+	_, err := pgstore.Migrate(ctx, dsn)
+	return err
+}}
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	server, missing = pgtest.Start(context.Background(), "fsync=off", "full_page_writes=off")
-	if missing != nil && !errors.Is(missing, pgtest.ErrMissing) {
-		fmt.Fprintln(os.Stderr, missing)
-		return 1
-	}
-	code := m.Run()
-	if server != nil {
-		if err := server.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-	}
-	return code
-}
+func TestMain(m *testing.M) { os.Exit(postgres.Main(m)) }
 
 // database returns the connection string of a migrated database of the test's own.
 func database(t *testing.T) string {
 	t.Helper()
-	if server == nil {
-		t.Skip(missing)
-	}
-	dsn, err := server.NewDatabase(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := pgstore.Migrate(t.Context(), dsn); err != nil {
-		t.Fatal(err)
-	}
-	return dsn
+	return postgres.Prepared(t)
 }
 
 // backend is a database.
@@ -88,9 +60,7 @@ func TestContract(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Backend { return backend{database(t)} })
 }
 
-// TestContractWithCodecs: compressed and encrypted payloads change nothing of what a store promises. The groups are those in
-// which payloads matter.
+// TestContractWithCodecs: compressed and encrypted payloads change nothing of what a store promises.
 func TestContractWithCodecs(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) storetest.Backend { return testbackend.Coded(t, backend{database(t)}) },
-		"start", "commit", "children", "inbox", "questions", "ending", "lineage", "values")
+	storetest.Run(t, func(t *testing.T) storetest.Backend { return testbackend.Coded(t, backend{database(t)}) }, storetest.PayloadGroups()...)
 }

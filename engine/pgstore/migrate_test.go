@@ -14,13 +14,7 @@ import (
 )
 
 func TestMigrate(t *testing.T) {
-	if server == nil {
-		t.Skip(missing)
-	}
-	dsn, err := server.NewDatabase(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dsn := postgres.NewDatabase(t)
 	if _, err := pgstore.Open(t.Context(), dsn, nil); !errors.Is(err, history.ErrFormat) || !strings.Contains(err.Error(), "perdure migrate") {
 		t.Errorf("an empty database: %v; want an error that says how to migrate it", err)
 	}

@@ -17,7 +17,7 @@ func TestPoolerInTransactionMode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pooled := server.NewPooler(t, cfg.Database) + " default_query_exec_mode=exec"
+	pooled := postgres.Server(t).NewPooler(t, cfg.Database) + " default_query_exec_mode=exec"
 	clock := storetest.NewClock()
 	open := func() engine.Store {
 		t.Helper()

@@ -14,7 +14,7 @@ import (
 func TestPromote(t *testing.T) {
 	dsn := database(t)
 	ctx := t.Context()
-	if _, err := pgstore.Promote(ctx, server.DSN("postgres")); !errors.Is(err, history.ErrFormat) {
+	if _, err := pgstore.Promote(ctx, postgres.Server(t).DSN("postgres")); !errors.Is(err, history.ErrFormat) {
 		t.Errorf("a database without tables: %v", err)
 	}
 	s, err := pgstore.Open(ctx, dsn, nil)

@@ -15,14 +15,8 @@ import (
 
 // The statements in docs/postgres.md make two roles: one that migrates, and one that serves and may do no more.
 func TestRoles(t *testing.T) {
-	if server == nil {
-		t.Skip(missing)
-	}
+	dsn := postgres.NewDatabase(t)
 	ctx := t.Context()
-	dsn, err := server.NewDatabase(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "postgres.md"))
 	if err != nil {
 		t.Fatal(err)

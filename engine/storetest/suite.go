@@ -31,6 +31,11 @@ type scenario struct {
 	test func(e *env)
 }
 
+// PayloadGroups are the groups in which payloads matter: those to run with a store behind codecs.
+func PayloadGroups() []string {
+	return []string{"start", "commit", "children", "inbox", "questions", "ending", "lineage", "values"}
+}
+
 // Run runs the contract suite, or the named groups of it.
 func Run(t *testing.T, factory Factory, groups ...string) {
 	for _, group := range []struct {

@@ -19,29 +19,13 @@ import (
 	"github.com/perdure/perdure/history"
 )
 
-// server is the tests' PostgreSQL; nil where there is none, and why.
-var (
-	server  *pgtest.Server
-	missing error
-)
+// postgres is the tests' server.
+var postgres = pgtest.Shared{Prepare: func(ctx context.Context, dsn string) error {
+	_, err := pgstore.Migrate(ctx, dsn)
+	return err
+}}
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	server, missing = pgtest.Start(context.Background(), "fsync=off", "full_page_writes=off")
-	if missing != nil && !errors.Is(missing, pgtest.ErrMissing) {
-		fmt.Fprintln(os.Stderr, missing)
-		return 1
-	}
-	code := m.Run()
-	if server != nil {
-		if err := server.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-	}
-	return code
-}
+func TestMain(m *testing.M) { os.Exit(postgres.Main(m)) }
 
 // place is where a store is.
 type place interface {
@@ -73,14 +57,7 @@ type database string
 
 func newDatabase(t *testing.T) place {
 	t.Helper()
-	if server == nil {
-		t.Skip(missing)
-	}
-	dsn, err := server.NewDatabase(t.Context())
-	ok(t, err)
-	_, err = pgstore.Migrate(t.Context(), dsn)
-	ok(t, err)
-	return database(dsn)
+	return database(postgres.Prepared(t))
 }
 
 func (d database) open(clock *storetest.Clock) (engine.Store, error) {

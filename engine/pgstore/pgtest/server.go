@@ -194,14 +194,24 @@ func (s *Server) URL(database string) string {
 
 // NewDatabase makes an empty database and returns its connection string.
 func (s *Server) NewDatabase(ctx context.Context) (dsn string, err error) {
+	return s.copyDatabase(ctx, "template1")
+}
+
+// copyDatabase makes a copy of a database that nobody is connected to, and returns its connection string.
+func (s *Server) copyDatabase(ctx context.Context, from string) (dsn string, err error) {
 	name := fmt.Sprintf("test%d", s.databases.Add(1))
-	c, err := pgx.Connect(ctx, s.DSN("postgres"))
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, c.Close(ctx)) }()
-	if _, err := c.Exec(ctx, "create database "+name); err != nil {
+	if err := s.create(ctx, name, from); err != nil {
 		return "", err
 	}
 	return s.DSN(name), nil
+}
+
+func (s *Server) create(ctx context.Context, name, from string) (err error) {
+	c, err := pgx.Connect(ctx, s.DSN("postgres"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close(ctx)) }()
+	_, err = c.Exec(ctx, "create database "+name+" template "+from)
+	return err
 }

@@ -22,5 +22,5 @@ func TestContract(t *testing.T) {
 
 // TestContractWithCodecs: compressed and encrypted payloads change nothing of what a store promises.
 func TestContractWithCodecs(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) storetest.Backend { return testbackend.Coded(t, backend{memstore.NewDisk()}) })
+	storetest.Run(t, func(t *testing.T) storetest.Backend { return testbackend.Coded(t, backend{memstore.NewDisk()}) }, storetest.PayloadGroups()...)
 }
