@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
+	"github.com/perdure/perdure/cmd/perdure/internal/regular"
 	"github.com/perdure/perdure/cmd/perdure/internal/tokens"
 )
 
@@ -50,8 +50,11 @@ it without a line end.`,
 			token := tokens.New()
 			line := tokens.Line(tokens.DigestOf(token), bearer)
 			if file != "" {
-				if err := appendLine(file, line); err != nil {
-					return err
+				switch err := regular.AppendLine(file, line); {
+				case errors.Is(err, regular.ErrKind):
+					return exit.New(exit.Usage, "", "token: %w", err)
+				case err != nil:
+					return fmt.Errorf("token: %w", err)
 				}
 			}
 			made := map[string]string{"token": token, "line": line[:len(line)-1]}
@@ -67,33 +70,4 @@ it without a line end.`,
 	f.StringVar(&bearer.Tenant, "tenant", "", "the `TENANT` that the principal belongs to")
 	f.StringVar(&file, "file", "", "add the line to this `FILE`")
 	return c
-}
-
-// appendLine adds a line to a file of tokens in one write: whoever reads the file meanwhile sees all of the line or nothing.
-func appendLine(path, line string) (err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return fmt.Errorf("token: %w", err)
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	info, err := f.Stat()
-	if err != nil {
-		return fmt.Errorf("token: %w", err)
-	}
-	if !info.Mode().IsRegular() {
-		return exit.New(exit.Usage, "", "token: %s is no regular file", path)
-	}
-	if info.Size() > 0 { // what was written by hand may not end its last line
-		last := make([]byte, 1)
-		if _, err := f.ReadAt(last, info.Size()-1); err != nil {
-			return fmt.Errorf("token: read %s: %w", path, err)
-		}
-		if last[0] != '\n' {
-			line = "\n" + line
-		}
-	}
-	if _, err := f.WriteString(line); err != nil {
-		return fmt.Errorf("token: write %s: %w", path, err)
-	}
-	return nil
 }

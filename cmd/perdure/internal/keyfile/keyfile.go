@@ -13,13 +13,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"runtime"
 	"slices"
 
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
 	"github.com/perdure/perdure/cmd/perdure/internal/regular"
-	"github.com/perdure/perdure/engine/dirsync"
 	"github.com/perdure/perdure/workflow"
 	"github.com/perdure/perdure/workflow/codec"
 )
@@ -84,36 +82,8 @@ func Add(path, id string) error {
 	case slices.ContainsFunc(keys, func(old codec.Key) bool { return old.ID == id }):
 		return exit.New(exit.Conflict, "name another with --id", "keys: %s has a key %q already, and an id names one key for ever", path, id)
 	}
-	return appendLine(path, k.Line())
-}
-
-// appendLine adds a line in one write, and returns when it is on disk: what is encrypted with a key must not outlive it.
-func appendLine(path, line string) (err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return fmt.Errorf("keys: %w", err)
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	info, err := f.Stat()
-	if err != nil {
-		return fmt.Errorf("keys: %w", err)
-	}
-	if info.Size() > 0 { // what was written by hand may not end its last line
-		last := make([]byte, 1)
-		if _, err := f.ReadAt(last, info.Size()-1); err != nil {
-			return fmt.Errorf("keys: read %s: %w", path, err)
-		}
-		if last[0] != '\n' {
-			line = "\n" + line
-		}
-	}
-	if _, err := f.WriteString(line); err != nil {
-		return fmt.Errorf("keys: write %s: %w", path, err)
-	}
-	if err := f.Sync(); err != nil {
-		return fmt.Errorf("keys: write %s: %w", path, err)
-	}
-	if err := dirsync.Name(path); err != nil {
+	// On disk before it is used: what is encrypted with a key must not outlive it.
+	if err := regular.AppendLine(path, k.Line()); err != nil {
 		return fmt.Errorf("keys: %w", err)
 	}
 	return nil

@@ -1,5 +1,5 @@
-// Package regular reads files that an operator names: regular ones, up to a size. A pipe or a device would hold the reader
-// up, or never end.
+// Package regular reads files that an operator names, up to a size, and adds lines to them: regular files only. A pipe or a
+// device would hold the process up, or never end.
 package regular
 
 import (
