@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -223,6 +224,9 @@ func exactly(names ...string) cobra.PositionalArgs {
 		}
 		if len(args) > len(names) {
 			return exit.New(exit.Usage, hint, "%s: unexpected argument %q", c.Name(), args[len(names)])
+		}
+		if i := slices.Index(args, ""); i >= 0 { // a script's variable that was never set
+			return exit.New(exit.Usage, hint, "%s: %s is empty", c.Name(), strings.Trim(names[i], "[]"))
 		}
 		return nil
 	}
