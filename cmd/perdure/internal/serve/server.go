@@ -204,12 +204,14 @@ func (s *server) serve(ctx context.Context, l listeners) error {
 	}
 	g.Go(func() error {
 		var err error
+		limit := s.opts.Drain
 		select {
 		case <-s.engine.Done():
 			err = fmt.Errorf("the engine has stopped: %w", s.engine.Err())
+			limit = min(limit, lastAnswers) // the store is gone: what a step under way returns cannot be recorded
 		case <-gctx.Done():
 		}
-		s.drain(gctx, web)
+		s.drain(gctx, limit, web)
 		over()
 		return errors.Join(err, s.closeSocket(socket))
 	})
@@ -223,11 +225,11 @@ func serveHTTP(h *http.Server, l net.Listener) error {
 	return nil
 }
 
-// drain takes no new work, ends the waiting calls with their handles and lets running steps finish, for a bounded time.
-func (s *server) drain(ctx context.Context, web *http.Server) {
+// drain takes no new work, ends the waiting calls with their handles and lets running steps finish, until the limit.
+func (s *server) drain(ctx context.Context, limit time.Duration, web *http.Server) {
 	s.draining.Store(true)
-	s.opts.Log.Info("draining", "cause", context.Cause(ctx), "limit", s.opts.Drain)
-	dctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.Drain)
+	s.opts.Log.Info("draining", "cause", context.Cause(ctx), "limit", limit)
+	dctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	if err := s.front.Shutdown(dctx); err != nil {
 		s.opts.Log.Warn("some calls did not end in time", "error", err)
@@ -243,7 +245,8 @@ func (s *server) drain(ctx context.Context, web *http.Server) {
 	s.opts.Log.Info("drained")
 }
 
-// lastAnswers bounds how long requests on the socket may still be answered after the drain.
+// lastAnswers bounds how long requests may still be answered when there is nothing else to wait for: those on the socket after the
+// drain, and all where the engine has stopped by itself.
 const lastAnswers = 2 * time.Second
 
 func (s *server) closeSocket(h *http.Server) error {
