@@ -68,7 +68,9 @@ func (e *RequestError) Error() string {
 
 // Decide settles an at-most-once step whose outcome is unknown, for the run that waits for an operator: decision is
 // "retry", "complete" (with the result as JSON) or "fail". The steps that wait are in the run's State.Undecided; the error
-// matches history.ErrNotFound for any other, and ErrTerminal for a run that is over. The first decision on a step counts.
+// matches history.ErrNotFound for any other, and ErrTerminal for a run that is over. The first decision on a step counts. One that is accepted may
+// come too late, because the run's holder has not said yet that another came first, or that the step or the run was canceled:
+// it has no effect then, and is in the run's history, or among its dead letters, all the same.
 func (e *Engine) Decide(ctx context.Context, id history.RunID, step history.Position, decision string, result json.RawMessage, by, reason string) error {
 	fail := func(err error) error {
 		return fmt.Errorf("decide %s of step %s of run %s: %w", decision, step, id, err)

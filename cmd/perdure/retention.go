@@ -191,7 +191,8 @@ func (a *app) holdCommand() *cobra.Command {
 		Use:   "hold",
 		Short: "Keep runs from being deleted, on record",
 		Long: `Hold places a legal hold on a run, on all runs of a tool, or on all of a tenant, those to come too. Nothing that it is on is
-deleted until the hold is released.`,
+deleted until the hold is released. Each call places a hold of its own, and each is released by itself: where an answer was
+lost, look with perdure retention before you place another.`,
 		Example: `  perdure retention hold --run 01KBD3X0V9N6T0Q8M7S2R4W5YZ --reason "case 7"
   perdure retention hold --tenant "" --reason "everything, until the audit is over"`,
 		Args: exactly(),

@@ -215,7 +215,7 @@ func (c *Client) ExportFinished(ctx context.Context, req ExportRequest) (Exporte
 	return post[Exported](ctx, c, "/v1/retention/export", req)
 }
 
-// PlaceHold places a legal hold.
+// PlaceHold places a legal hold, another one with each call: who got no answer looks at the holds before it calls again.
 func (c *Client) PlaceHold(ctx context.Context, req HoldRequest) (history.Hold, error) {
 	return post[history.Hold](ctx, c, "/v1/retention/holds", req)
 }
