@@ -64,13 +64,11 @@ func parseGrowth(args []string, usage io.Writer) (*growthCommand, error) {
 }
 
 func (c *growthCommand) run(ctx context.Context, out io.Writer) (err error) {
-	if err := proc.CheckDisk(c.dir); err != nil {
+	var remove func() error
+	if c.opts.Dir, remove, err = proc.MkdirTemp(c.dir, "perdure-growth-"); err != nil {
 		return err
 	}
-	if c.opts.Dir, err = os.MkdirTemp(c.dir, "perdure-growth-"); err != nil {
-		return fmt.Errorf("directory to grow in: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(c.opts.Dir)) }()
+	defer func() { err = errors.Join(err, remove()) }()
 	c.opts.Progress = os.Stderr
 	lengths, err := growth.Lengths(ctx, c.opts.Dir, c.steps)
 	if err != nil {

@@ -90,9 +90,6 @@ func (o *options) sitting() (_ *sitting.Sitting, cleanUp func() error, err error
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := proc.CheckDisk(o.dir); err != nil {
-		return nil, nil, err
-	}
 	if o.profiles != "" {
 		if err := os.MkdirAll(o.profiles, 0o755); err != nil {
 			return nil, nil, fmt.Errorf("directory for profiles: %w", err)
@@ -102,10 +99,9 @@ func (o *options) sitting() (_ *sitting.Sitting, cleanUp func() error, err error
 	for _, p := range chosen {
 		s.Peers = append(s.Peers, p.name)
 	}
-	if s.Dir, err = os.MkdirTemp(o.dir, "perdure-bench-"); err != nil {
-		return nil, nil, fmt.Errorf("directory to measure in: %w", err)
+	if s.Dir, cleanUp, err = proc.MkdirTemp(o.dir, "perdure-bench-"); err != nil {
+		return nil, nil, err
 	}
-	cleanUp = func() error { return os.RemoveAll(s.Dir) }
 	if o.postgres != newServer {
 		return s, cleanUp, nil
 	}

@@ -51,13 +51,11 @@ func parseSoak(args []string, usage io.Writer) (*soakCommand, error) {
 }
 
 func (c *soakCommand) run(ctx context.Context, out io.Writer) (err error) {
-	if err := proc.CheckDisk(c.dir); err != nil {
+	var remove func() error
+	if c.opts.Dir, remove, err = proc.MkdirTemp(c.dir, "perdure-soak-"); err != nil {
 		return err
 	}
-	if c.opts.Dir, err = os.MkdirTemp(c.dir, "perdure-soak-"); err != nil {
-		return fmt.Errorf("directory to soak in: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(c.opts.Dir)) }()
+	defer func() { err = errors.Join(err, remove()) }()
 	c.opts.Progress = os.Stderr
 	r, err := soak.Run(ctx, c.opts)
 	if err != nil {

@@ -34,8 +34,8 @@ func Load() string {
 	return ""
 }
 
-// CheckDisk refuses a directory whose syncs cost nothing.
-func CheckDisk(dir string) error {
+// checkDisk refuses a directory whose syncs cost nothing.
+func checkDisk(dir string) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
 		return fmt.Errorf("statfs %s: %w", dir, err)
@@ -44,4 +44,15 @@ func CheckDisk(dir string) error {
 		return fmt.Errorf("%s is in memory (tmpfs), where a sync costs nothing: name a directory on a disk with -dir", dir)
 	}
 	return nil
+}
+
+// MkdirTemp makes a directory below dir, which must be on a disk, and returns what removes it.
+func MkdirTemp(dir, pattern string) (path string, remove func() error, err error) {
+	if err := checkDisk(dir); err != nil {
+		return "", nil, err
+	}
+	if path, err = os.MkdirTemp(dir, pattern); err != nil {
+		return "", nil, fmt.Errorf("directory to work in: %w", err)
+	}
+	return path, func() error { return os.RemoveAll(path) }, nil
 }
