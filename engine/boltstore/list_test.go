@@ -34,6 +34,7 @@ func manyRuns(t testing.TB, s *boltstore.Store, n int, spec func(i int) history.
 func TestListFindsFewAmongMany(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "perdure.db"), nil)
 	needle := history.Spec{
+		ID:  history.NewRunID(s.Now().Add(-time.Second)), // before those of the others
 		Key: "needle", Workflow: "rare", Version: 1, Tenant: "acme", Principal: "alice", TaskID: "task", Tags: map[string]string{"order": "17"},
 	}
 	run, _, err := s.Start(t.Context(), history.Start{Spec: needle})
@@ -43,7 +44,6 @@ func TestListFindsFewAmongMany(t *testing.T) {
 	if _, err := s.Cancel(t.Context(), run.ID, "", ""); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2 * time.Millisecond) // the ids of the others are of a later millisecond
 	const many = 12_000
 	manyRuns(t, s, many, func(i int) history.Spec {
 		return history.Spec{Workflow: fmt.Sprint("common", i%3), Version: 1, Tenant: fmt.Sprint("tenant", i%40)}
