@@ -27,7 +27,7 @@ type StartOptions struct {
 	// The others stay ready. A run that waits, for a timer, a signal, an answer or a child, does not count.
 	ConcurrencyKey   string
 	ConcurrencyLimit int
-	// Deadline bounds the whole run, from now; 0 means none.
+	// Deadline bounds the whole run, from now; 0 means none, and one that has passed is refused.
 	Deadline time.Duration
 	// Retention is how long the run is kept after its end; 0 leaves it to Options.Retention, and is for ever where no rule of
 	// that fits.
@@ -53,8 +53,11 @@ func Start[In, Out any](ctx context.Context, e *Engine, w *workflow.Workflow[In,
 		},
 		Input: input, By: opts.By, ReuseAfterFailure: opts.ReuseAfterFailure,
 	}
-	if opts.Deadline > 0 {
+	switch {
+	case opts.Deadline > 0:
 		s.Spec.Deadline = e.Now().Add(opts.Deadline)
+	case opts.Deadline < 0:
+		return nil, fmt.Errorf("start %s: the deadline passed %s ago: %w", w.Key().Name, -opts.Deadline, history.ErrInvalid)
 	}
 	run, existed, err := e.StartRun(ctx, s)
 	if err != nil {

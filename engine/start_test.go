@@ -115,6 +115,11 @@ func TestStartRefusesBadInput(t *testing.T) {
 				t.Errorf("%s: %v, want %v that says %q", name, err, tc.want, tc.says)
 			}
 		}
+		for _, o := range []engine.StartOptions{{Deadline: -time.Second}, {Retention: -1}} {
+			if _, err := engine.Start(t.Context(), env.Engine, w, 0, o); !errors.Is(err, history.ErrInvalid) {
+				t.Errorf("deadline %s, retention %s: %v, want ErrInvalid", o.Deadline, o.Retention, err)
+			}
+		}
 		page, err := env.List(t.Context(), engine.Filter{})
 		if err != nil || len(page.Runs) != 0 {
 			t.Errorf("refused starts left %d runs, %v", len(page.Runs), err)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -121,6 +123,35 @@ func TestStepTimeoutBoundsEachAttempt(t *testing.T) {
 			t.Errorf("error %q, causes %q", got, causes)
 		}
 	})
+}
+
+// TestBoundsThatHavePassed holds that a bound which was computed and came out negative is one that is used up, and not none.
+func TestBoundsThatHavePassed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		opts     []workflow.StepOption
+		attempts int // calls of the step's function
+		timeout  bool
+	}{
+		"timeout":              {[]workflow.StepOption{workflow.Timeout(-time.Nanosecond)}, 0, true},
+		"heartbeat":            {[]workflow.StepOption{workflow.HeartbeatWithin(math.MinInt64)}, 0, true},
+		"timeout with retries": {[]workflow.StepOption{workflow.Timeout(math.MinInt64), workflow.Retry{Max: 3}}, 0, true},
+		"attempts":             {[]workflow.StepOption{workflow.Retry{Max: -1}}, 1, false},
+		"time for retries":     {[]workflow.StepOption{workflow.Retry{Total: -time.Hour}}, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var calls atomic.Int64
+				w := workflow.Define("one", 1, func(ctx workflow.Context, _ int) (bool, error) {
+					err := workflow.Do(ctx, "s", func(context.Context) error { calls.Add(1); return errors.New("no") }, tc.opts...)
+					return errors.Is(err, workflow.ErrTimeout), nil
+				})
+				env := newEnv(t, w)
+				if got := result(env, start(env, w, 0)); got != tc.timeout || int(calls.Load()) != tc.attempts {
+					t.Errorf("timeout %v, %d calls; want %v, %d", got, calls.Load(), tc.timeout, tc.attempts)
+				}
+			})
+		})
+	}
 }
 
 func TestPanicInAStepLeavesASafeTextInHistoryAndTheStackInTheLog(t *testing.T) {

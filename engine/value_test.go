@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -167,6 +168,15 @@ func misuses(fn func(outer workflow.Context) error) *workflow.Workflow[int, stri
 	})
 }
 
+// registers registers a compensation in a scope of its own, and returns what that made of it.
+func registers(ctx workflow.Context, name string, fn func(context.Context) error, opts ...workflow.StepOption) error {
+	_, err := workflow.Scope(ctx, "scope", func(ctx workflow.Context) (int, error) {
+		workflow.OnFail(ctx, name, fn, opts...)
+		return 0, nil
+	})
+	return err
+}
+
 func TestMisuseIsRefusedWithAClearError(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fn   func(outer workflow.Context) error
@@ -222,6 +232,35 @@ func TestMisuseIsRefusedWithAClearError(t *testing.T) {
 			_, err := workflow.Receive[int](outer, "")
 			return err
 		}, "is empty"},
+		"a child of no name": {func(outer workflow.Context) error {
+			_, err := workflow.Child(outer, "c", workflow.Define("", 1, okFlow), 0)
+			return err
+		}, "workflow name \"\" is empty"},
+		"a child of no version": {func(outer workflow.Context) error {
+			_, err := workflow.Child(outer, "c", workflow.Define("w", 0, okFlow), 0)
+			return err
+		}, "versions begin at 1"},
+		"a child on a queue with a bad name": {func(outer workflow.Context) error {
+			_, err := workflow.Child(outer, "c", workflow.Define("w", 1, okFlow), 0, workflow.OnQueue("a/b", 0))
+			return err
+		}, "queue name"},
+		"a child with a limit that no store takes": {func(outer workflow.Context) error {
+			_, err := workflow.Child(outer, "c", workflow.Define("w", 1, okFlow), 0, workflow.OneOf("k", math.MaxInt))
+			return err
+		}, "concurrency limit"},
+		"a child with a limit on nothing": {func(outer workflow.Context) error {
+			_, err := workflow.Child(outer, "c", workflow.Define("w", 1, okFlow), 0, workflow.OneOf("", 1))
+			return err
+		}, "one needs the other"},
+		"a compensation with a bad name": {func(outer workflow.Context) error {
+			return registers(outer, "un/do", func(context.Context) error { return nil })
+		}, "compensation name"},
+		"a compensation without a function": {func(outer workflow.Context) error {
+			return registers(outer, "undo", nil)
+		}, "has no function"},
+		"a compensation at most once with retries": {func(outer workflow.Context) error {
+			return registers(outer, "undo", func(context.Context) error { return nil }, workflow.AtMostOnce(), workflow.Retry{})
+		}, "refuses retries"},
 		"at most once with retries": {func(outer workflow.Context) error {
 			return workflow.Do(outer, "s", func(context.Context) error { return nil }, workflow.AtMostOnce(), workflow.Retry{Max: 2})
 		}, "refuses retries"},

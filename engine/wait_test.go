@@ -311,3 +311,23 @@ func TestOneMessageIsConsumedOnceByTwoRecoveries(t *testing.T) {
 		}
 	})
 }
+
+// TestSignalThatCanNeverBeTakenIsNotRetried holds that a run which signals another one does not try for ever what cannot
+// come out otherwise, and that the error does not name the store's file.
+func TestSignalThatCanNeverBeTakenIsNotRetried(t *testing.T) {
+	type to struct{ Run, Signal string }
+	synctest.Test(t, func(t *testing.T) {
+		w := workflow.Define("sends", 1, func(ctx workflow.Context, to to) (string, error) {
+			err := workflow.SendSignal(ctx, "tell", to.Run, to.Signal, 1, workflow.Retry{})
+			return fmt.Sprint(err), nil
+		})
+		env := newEnv(t, w)
+		for want, to := range map[string]to{
+			"not found": {"01ARZ3NDEKTSV4RRFFQ69G5FAV", "go"}, "run id": {"nobody", "go"}, "contains '/'": {"01ARZ3NDEKTSV4RRFFQ69G5FAV", "a/b"},
+		} {
+			if got := result(env, start(env, w, to)); !strings.Contains(got, want) || strings.Contains(got, "store") {
+				t.Errorf("%+v: %q, want that it says %q", to, got, want)
+			}
+		}
+	})
+}

@@ -121,6 +121,11 @@ func (h *held) call(ctx context.Context, c kernel.StepCall) ([]byte, *history.Fa
 	if cause := context.Cause(ctx); errors.Is(cause, errLost) || errors.Is(cause, errDraining) {
 		return nil, &history.Failure{Kind: history.FailureCanceled, Message: cause.Error()}
 	}
+	if c.Timeout < 0 || c.Heartbeat < 0 {
+		return nil, &history.Failure{
+			Kind: history.FailureTimeout, Message: fmt.Sprintf("a timeout of %s had passed before the step began", min(c.Timeout, c.Heartbeat)),
+		}
+	}
 	if h.w.opts.Intercept == nil {
 		return c.Run(ctx)
 	}

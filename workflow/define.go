@@ -3,6 +3,7 @@ package workflow
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 
 	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/workflow/kernel"
@@ -100,7 +101,7 @@ func decode[T any](p []byte) (T, error) {
 		p = []byte("null")
 	}
 	if err := schemafit.Unmarshal(p, &v); err != nil {
-		return v, fmt.Errorf("does not decode into %T: %w", v, err)
+		return v, fmt.Errorf("does not decode into %s: %w", reflect.TypeFor[T](), err)
 	}
 	return v, nil
 }

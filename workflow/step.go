@@ -15,7 +15,7 @@ type StepOption interface{ step(*kernel.StepSpec) }
 
 // Retry is the policy for a step's failures. A step without it is attempted once.
 type Retry struct {
-	// Max bounds the attempts, the first one included; 0 means no bound.
+	// Max bounds the attempts, the first one included; 0 means no bound, and less than that leaves the first one only.
 	Max int
 	// First is the delay after the first attempt (default 1 s), Longest bounds every delay (default 1 min), and
 	// Factor multiplies the delay from one attempt to the next (default 2).
@@ -23,7 +23,7 @@ type Retry struct {
 	Factor         float64
 	// Jitter is the random part of the delay, 0 to 1 (default 0.1; negative: none).
 	Jitter float64
-	// Total bounds the time from the first failure to the last attempt; 0 means no bound.
+	// Total bounds the time from the first failure to the last attempt; 0 means no bound, and less than that leaves no time.
 	Total time.Duration
 	// Final says which errors are not worth a retry, beside those marked by [Final]. It is called with the error that
 	// the step's function returned.
@@ -40,7 +40,8 @@ type stepOptionFunc func(*kernel.StepSpec)
 func (f stepOptionFunc) step(s *kernel.StepSpec) { f(s) }
 
 // Timeout bounds each attempt of a step from its start: its context ends, and the attempt fails with ErrTimeout. The
-// time that a run waits for a worker does not count.
+// time that a run waits for a worker does not count. 0 means no bound; a timeout below that has passed already, and the
+// attempt fails without a call of the step's function.
 func Timeout(d time.Duration) StepOption {
 	return stepOptionFunc(func(s *kernel.StepSpec) { s.Timeout = d })
 }
@@ -63,17 +64,10 @@ func AtMostOnceOrOperator() StepOption {
 //
 // The error is a *StepError. It matches ErrTimeout, ErrCanceled, ErrTooLarge, ErrPanic, ErrAmbiguous and ErrEncoding.
 func Step[T any](ctx Context, name string, fn func(ctx context.Context) (T, error), opts ...StepOption) (T, error) {
-	spec := kernel.StepSpec{Name: name, Max: 1}
-	var final func(error) bool
-	for _, o := range opts {
-		o.step(&spec)
-		if r, ok := o.(Retry); ok {
-			final = r.Final
-		}
-	}
-	if spec.AtMostOnce && spec.Max != 1 {
+	spec, final, f := stepSpec(name, opts)
+	if f != nil {
 		var zero T
-		return zero, stepError(name, &history.Failure{Kind: history.FailureMisuse, Message: "AtMostOnce refuses retries: leave out Retry"})
+		return zero, stepError(name, f)
 	}
 	spec.Run = func(ctx context.Context) ([]byte, *history.Failure) { return runStep(ctx, fn, final) }
 	payload, f := ctx.b.Step(spec)
@@ -86,6 +80,21 @@ func Step[T any](ctx Context, name string, fn func(ctx context.Context) (T, erro
 		return v, stepError(name, &history.Failure{Kind: history.FailureEncoding, Message: "the recorded result " + err.Error()})
 	}
 	return v, nil
+}
+
+// stepSpec applies the options of a step, and refuses those that contradict each other.
+func stepSpec(name string, opts []StepOption) (spec kernel.StepSpec, final func(error) bool, f *history.Failure) {
+	spec = kernel.StepSpec{Name: name, Max: 1}
+	for _, o := range opts {
+		o.step(&spec)
+		if r, ok := o.(Retry); ok {
+			final = r.Final
+		}
+	}
+	if spec.AtMostOnce && spec.Max != 1 {
+		f = &history.Failure{Kind: history.FailureMisuse, Message: "AtMostOnce refuses retries: leave out Retry"}
+	}
+	return spec, final, f
 }
 
 // Do is Step for a function without a result.

@@ -1,6 +1,9 @@
 package kernel
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/oklog/ulid/v2"
 
 	"github.com/perdure/perdure/history"
@@ -20,6 +23,9 @@ func (b *Branch) Child(spec ChildSpec) ([]byte, *history.Failure) {
 	if f := b.x.tooLarge("the child's input", spec.Start.Input); f != nil {
 		return nil, f
 	}
+	if f := spec.refused(); f != nil {
+		return nil, f
+	}
 	o, f := b.enter(OpChild, spec.Name)
 	if f != nil {
 		return nil, f
@@ -31,6 +37,22 @@ func (b *Branch) Child(spec ChildSpec) ([]byte, *history.Failure) {
 		b.x.startChild(o)
 	}
 	return b.wait(o)
+}
+
+// refused says why no store would take the child. The commit that starts it would be refused with it, each time anew.
+func (s *ChildSpec) refused() *history.Failure {
+	err := s.Start.Check()
+	if err == nil && s.Start.Spec.Version == 0 {
+		err = fmt.Errorf("start of workflow %q: version 0: versions begin at 1", s.Start.Spec.Workflow)
+	}
+	if err == nil {
+		return nil
+	}
+	f := &history.Failure{Kind: history.FailureMisuse, Final: true, Message: err.Error()}
+	if errors.Is(err, history.ErrTooLarge) {
+		f.Kind = history.FailureTooLarge
+	}
+	return f
 }
 
 // ChildKey is the key of the child that the run starts at the position.

@@ -134,11 +134,11 @@ func (x *Execution) nextAttempt(s *stepState, f *history.Failure) (history.Time,
 	if s.firstFailure.IsZero() {
 		s.firstFailure = x.now
 	}
-	if f.Final || s.spec.AtMostOnce || s.spec.Max > 0 && int(s.attempt) >= s.spec.Max {
+	if f.Final || s.spec.AtMostOnce || s.spec.Max != 0 && int(s.attempt) >= s.spec.Max {
 		return 0, false
 	}
 	due := x.now.Add(s.spec.Retry.Delay(s.attempt, x.opts.Random()))
-	if s.spec.Total > 0 && due.Sub(s.firstFailure) > s.spec.Total {
+	if s.spec.Total != 0 && due.Sub(s.firstFailure) > s.spec.Total {
 		return 0, false
 	}
 	return max(due, x.now.Add(time.Nanosecond)), true
