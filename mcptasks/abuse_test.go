@@ -119,6 +119,28 @@ func TestAmbiguousMessages(t *testing.T) {
 	}
 }
 
+// TestProgressTokens holds that a token comes back as it was sent, or is refused before anything is begun.
+func TestProgressTokens(t *testing.T) {
+	h := newHarness(t, Options{})
+	call := func(token string) message {
+		meta := strings.Replace(metaText, `"_meta":{`, `"_meta":{"progressToken":`+token+`,`, 1)
+		return h.do(post{method: methodCallTool, name: "job", body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"job","arguments":{},` + meta + `}}`})
+	}
+	for _, token := range []string{`{}`, `[]`, `true`, `1.5`, `9007199254740993`, `1e300`} {
+		if m := call(token); m.status != 400 || m.code() != -32602 || !strings.Contains(m.raw, "progressToken") {
+			t.Errorf("%s: %d %s", token, m.status, m.raw)
+		}
+	}
+	if h.engine.starts != 0 {
+		t.Errorf("%d runs were started", h.engine.starts)
+	}
+	for _, token := range []string{`null`, `""`, `-7`, `9007199254740991`} {
+		if m := call(token); m.Error != nil {
+			t.Errorf("%s: %s", token, m.raw)
+		}
+	}
+}
+
 func TestHugeAndDeepRequests(t *testing.T) {
 	h := newHarness(t, Options{})
 	big := h.call(map[string]any{"size": strings.Repeat("x", 10<<20)}, post{})

@@ -3,6 +3,7 @@ package mcptasks
 import (
 	"context"
 	"errors"
+	"math"
 	"net/url"
 	"slices"
 	"strings"
@@ -37,6 +38,9 @@ func (s *Server) callTool(ctx context.Context, req mcp.Request, next mcp.MethodH
 	if err != nil {
 		return nil, err
 	}
+	if err := checkProgressToken(p.GetProgressToken()); err != nil {
+		return nil, err
+	}
 	if _, routed := s.routes.tool(p.Name); !routed && r.task2025 != nil {
 		return nil, errNoTaskSupport()
 	}
@@ -46,6 +50,19 @@ func (s *Server) callTool(ctx context.Context, req mcp.Request, next mcp.MethodH
 		return c.result, nil
 	}
 	return res, err
+}
+
+// checkProgressToken refuses a token that could not be sent back as it came: no notification would find its request.
+func checkProgressToken(token any) error {
+	switch t := token.(type) {
+	case nil, string, int, int64:
+		return nil
+	case float64:
+		if t == math.Trunc(t) && math.Abs(t) < 1<<53 {
+			return nil
+		}
+	}
+	return invalidParams("_meta.progressToken: want a string, or an integer below 2^53")
 }
 
 // serveTool is the SDK's handler of every routed tool. The order is fixed: existence (the SDK has looked, this looks

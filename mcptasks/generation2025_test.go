@@ -162,6 +162,10 @@ func TestOlderGenerationNegotiates(t *testing.T) {
 			t.Errorf("%s: %s", name, m.raw)
 		}
 	}
+	again := s.send(`{"jsonrpc":"2.0","id":5,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+	if again.code() != -32600 {
+		t.Errorf("initialize again: %s", again.raw)
+	}
 	if m := s.of(methodUpdate, "x"); m.code() != -32601 {
 		t.Errorf("tasks/update: %s", m.raw)
 	}

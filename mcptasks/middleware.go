@@ -2,13 +2,16 @@ package mcptasks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// recovering turns a panic in any handler into an internal error: no request of any shape ends the process.
+// recovering turns a panic in any handler into an internal error: no request of any shape ends the process. An error
+// without a code gets one, which the SDK would send as 0.
 func (s *Server) recovering(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
 		defer func() {
@@ -17,7 +20,14 @@ func (s *Server) recovering(next mcp.MethodHandler) mcp.MethodHandler {
 				res, err = nil, internalError("internal error")
 			}
 		}()
-		return next(ctx, method, req)
+		res, err = next(ctx, method, req)
+		if wire := (*jsonrpc.Error)(nil); err == nil || errors.As(err, &wire) {
+			return res, err
+		}
+		if method == methodInitialize { // that of a session that has been initialized
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: err.Error()}
+		}
+		return nil, internalError(err.Error())
 	}
 }
 

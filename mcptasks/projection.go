@@ -3,6 +3,7 @@ package mcptasks
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -142,7 +143,11 @@ func protocolFailure(f *history.Failure) *jsonrpc.Error {
 	}
 	for p := f; p != nil; p = p.Cause {
 		if p.Kind == history.FailureProtocol {
-			return &jsonrpc.Error{Code: p.Code, Message: p.Message, Data: p.Data}
+			e := &jsonrpc.Error{Code: p.Code, Message: p.Message}
+			if json.Valid(p.Data) { // other data would make the whole answer unreadable
+				e.Data = p.Data
+			}
+			return e
 		}
 	}
 	if f.Step != "" {

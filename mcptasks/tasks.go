@@ -104,7 +104,8 @@ func (s *Server) cancelTask(ctx context.Context, _ *mcp.ServerSession, p *taskPa
 func (s *Server) encode(v any) (*rawResult, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
-		return nil, fmt.Errorf("encode %T: %w", v, err)
+		s.opts.Logger.Error("a result does not encode", "type", fmt.Sprintf("%T", v), "error", err)
+		return nil, internalError("internal error")
 	}
 	return &rawResult{object: b}, nil
 }

@@ -317,3 +317,16 @@ func TestRemovedMethods(t *testing.T) {
 		}
 	}
 }
+
+// TestProtocolErrorWithDataThatIsNoJSON holds that a task can be read whatever its author put into the data of its error.
+func TestProtocolErrorWithDataThatIsNoJSON(t *testing.T) {
+	h := newHarness(t, Options{})
+	for _, data := range []string{`{`, "\xff", `{}{}`} {
+		id := h.create()
+		h.engine.fail(id, &history.Failure{Kind: history.FailureProtocol, Code: -32001, Message: "no such order", Data: []byte(data)})
+		m := h.task(methodGet, id, nil)
+		if !strings.Contains(m.raw, `"status":"failed"`) || !strings.Contains(m.raw, `"error":{"code":-32001,"message":"no such order"}`) {
+			t.Errorf("data %q: %s", data, m.raw)
+		}
+	}
+}

@@ -96,7 +96,7 @@ func (e *StepError) As(target any) bool { return failureAs(e.failure, target) }
 
 // ProtocolError fails a run with an error of the front end's protocol: an MCP task becomes "failed" with this
 // JSON-RPC error. Any other error makes the tool's result an error, and the task "completed". The text and the data
-// reach the client; a text is cut at 64 KiB, and data beyond that is left out.
+// reach the client; a text is cut at 64 KiB, and data that is more than that, or no JSON, is left out.
 type ProtocolError struct {
 	Code    int64
 	Message string
@@ -180,8 +180,11 @@ func failureOf(err error) *history.Failure {
 		f.Kind, f.Final = end.failure.Kind, end.failure.Final
 	case errors.As(err, &proto):
 		f.Kind, f.Code, f.Message, f.Data = history.FailureProtocol, proto.Code, clip(proto.Message), proto.Data
-		if len(f.Data) > maxMessage {
+		switch {
+		case len(f.Data) > maxMessage:
 			f.Message, f.Data = f.Message+fmt.Sprintf(" (without its data, %d bytes)", len(f.Data)), nil
+		case len(f.Data) > 0 && !json.Valid(f.Data):
+			f.Message, f.Data = f.Message+" (without its data, which is no JSON)", nil
 		}
 	}
 	causes := causesOf(err, nil)
