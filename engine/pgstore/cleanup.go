@@ -231,6 +231,7 @@ func (w *write) awaited(ctx context.Context, spec *history.Spec) (bool, error) {
 
 // Delete implements engine.Store. It leaves nothing for Erase.
 func (s *Store) Delete(ctx context.Context, token history.Token, policy history.RetentionPolicy, runs []history.RunID) (out engine.Deletion, err error) {
+	defer s.recent.forgetAll()
 	err = s.clean(ctx, "delete", token, policy, func(w *write) error {
 		out = engine.Deletion{}
 		seen := map[history.RunID]bool{}

@@ -15,6 +15,7 @@ func (s *Store) ErasePayloads(ctx context.Context, id history.RunID, by, reason 
 	if by == "" || reason == "" {
 		return out, fmt.Errorf("pgstore: erase payloads: it needs who does it and why: %w", history.ErrInvalid)
 	}
+	defer s.recent.forgetAll()
 	err = s.write(ctx, "erase payloads", nil, func(w *write) error {
 		out = engine.Erasure{}
 		if err := w.erasable(ctx, id); err != nil {

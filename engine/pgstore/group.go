@@ -22,11 +22,12 @@ const (
 )
 
 // guarded is a write that changes something where its guard holds: a statement that returns one row, whether it does, or a plain
-// commit. It waits for no lock that is held over a round trip.
+// commit or start. It waits for no lock that is held over a round trip.
 type guarded struct {
 	sql    string
 	args   []any
 	commit *plainCommit // in place of sql
+	start  *plainStart  // the same
 
 	done    chan struct{} // closed when applied and err are final
 	applied bool
@@ -64,7 +65,7 @@ func (s *Store) execute(group []*guarded) {
 		return // nothing was sent
 	}
 	defer conn.Release()
-	b, applied := batchOf(group)
+	b, applied := s.batchOf(group)
 	err = conn.SendBatch(ctx, b).Close()
 	for i, g := range group {
 		switch {
@@ -77,19 +78,26 @@ func (s *Store) execute(group []*guarded) {
 }
 
 // batchOf makes the statements of a group. When they have been executed, applied says whose guards held.
-func batchOf(group []*guarded) (b *pgx.Batch, applied []bool) {
+func (s *Store) batchOf(group []*guarded) (b *pgx.Batch, applied []bool) {
 	b, applied = &pgx.Batch{}, make([]bool, len(group))
-	var plain []*plainCommit
-	var at []int // in the group
+	var commits []*plainCommit
+	var starts []*plainStart
+	var commitAt, startAt []int // in the group
 	for i, g := range group {
-		if g.commit != nil {
-			plain, at = append(plain, g.commit), append(at, i)
-			continue
+		switch {
+		case g.commit != nil:
+			commits, commitAt = append(commits, g.commit), append(commitAt, i)
+		case g.start != nil:
+			starts, startAt = append(starts, g.start), append(startAt, i)
+		default:
+			b.Queue(g.sql, g.args...).QueryRow(func(row pgx.Row) error { return row.Scan(&applied[i]) })
 		}
-		b.Queue(g.sql, g.args...).QueryRow(func(row pgx.Row) error { return row.Scan(&applied[i]) })
 	}
-	if len(plain) > 0 {
-		queuePlain(b, plain, func(i int) { applied[at[i]] = true })
+	if len(starts) > 0 {
+		queueStarts(b, s.opening, starts, func(i int) { applied[startAt[i]] = true })
+	}
+	if len(commits) > 0 {
+		queueCommits(b, commits, func(i int) { applied[commitAt[i]] = true })
 	}
 	return b, applied
 }

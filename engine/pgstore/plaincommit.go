@@ -60,8 +60,8 @@ func (q *quick) plain(w *write, r *locked, k *keptRun, b *history.Batch) (*plain
 	}, nil
 }
 
-// queuePlain queues the statement for the commits of a group. applied is called with the index of each that was made.
-func queuePlain(b *pgx.Batch, all []*plainCommit, applied func(i int)) {
+// queueCommits queues the statement for the commits of a group. applied is called with the index of each that was made.
+func queueCommits(b *pgx.Batch, all []*plainCommit, applied func(i int)) {
 	var c commitColumns
 	for _, p := range all {
 		c.add(p)

@@ -43,6 +43,9 @@ func (s *Store) commitKept(ctx context.Context, b *history.Batch) (state history
 	if r.held() {
 		s.kept.put(&r.row, r.inbox)
 	}
+	if q.ended {
+		s.recent.put(b.Run, q.recs[len(q.recs)-1])
+	}
 	s.changed(r.change)
 	return r.state, true, nil
 }
@@ -73,12 +76,14 @@ func (s *Store) startNew(ctx context.Context, start history.Start) (run history.
 	if err != nil || w.batch.Len() > 0 {
 		return run, false, nil
 	}
-	sql, args, err := q.start(w, r)
+	plain, err := q.start(w, r)
 	if err != nil {
 		return run, false, nil
 	}
-	applied, err := s.together(ctx, &guarded{sql: sql, args: args})
+	s.recent.put(r.spec.ID, nil) // before others may hear of the run
+	applied, err := s.together(ctx, &guarded{start: plain})
 	if err != nil || !applied {
+		s.recent.forget(r.spec.ID)
 		return run, err != nil, err
 	}
 	s.changed(r.change)
@@ -209,34 +214,4 @@ func (q *quick) timers(s *statement, run history.RunID) {
 	on conflict (run, at, position) do update set fired = false
 )`, q.set.at, q.set.positions)
 	}
-}
-
-// start makes the statement of a start. Its guard: nobody has the key.
-func (q *quick) start(w *write, r *locked) (string, []any, error) {
-	w.place(r)
-	changing, err := w.derive(&r.row)
-	if err != nil {
-		return "", nil, err
-	}
-	spec, err := history.Encode(w.codec, &r.spec)
-	if err != nil {
-		return "", nil, err
-	}
-	sp := &r.spec
-	var s statement
-	s.add(`with mine as (
-	insert into perdure_keys (tenant, key, run) values (?::bytea, ?::bytea, ?::bytea) on conflict (tenant, key) do nothing returning run as id
-), saved as (
-	insert into perdure_runs (id, state, status, questions, closed_at, expires_at, changed_at, ready_at, blocked_by, claimed, tenant, key, workflow, version,
-		queue, priority, limit_key, limit_n, principal, task_id, created_at, spec, left_to_policy)
-	select id, ?::bytea, ?::smallint, 0, 0, ?::bigint, ?::bigint, ?::bigint, 0, false, ?::bytea, ?::bytea, ?::text, ?::integer,
-		?::bytea, ?::integer, ?::bytea, ?::integer, ?::bytea, ?::bytea, ?::bigint, ?::bytea, ?::boolean from mine
-), events as (
-	insert into perdure_events (run, seq, rec) select mine.id, e.seq, e.rec from mine, unnest(?::bigint[], ?::bytea[]) as e (seq, rec)
-) select exists (select from mine)`,
-		[]byte(sp.Tenant), []byte(sp.Key), sp.ID[:],
-		changing.state, changing.status, int64(changing.expiresAt), int64(w.at), int64(r.readyAt), []byte(sp.Tenant), []byte(sp.Key), sp.Workflow, sp.Version,
-		[]byte(sp.Queue), sp.Priority, []byte(sp.ConcurrencyKey), sp.ConcurrencyLimit, []byte(sp.Principal), bytesOrNull(sp.TaskID), int64(sp.CreatedAt), spec, sp.LeftToPolicy(),
-		q.seqs, q.recs)
-	return s.sql.String(), s.args, nil
 }

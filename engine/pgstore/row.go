@@ -124,11 +124,12 @@ func (s *Store) save(b *pgx.Batch, r *row, at history.Time) error {
 		token_epoch, token, lease_until, tenant, key, workflow, version, queue, priority, limit_key, limit_n, principal, task_id, created_at, spec, left_to_policy)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29)`,
 		append(changing, []byte(sp.Tenant), []byte(sp.Key), sp.Workflow, sp.Version, []byte(sp.Queue), sp.Priority, []byte(sp.ConcurrencyKey), sp.ConcurrencyLimit,
-			[]byte(sp.Principal), bytesOrNull(sp.TaskID), sp.CreatedAt, spec, sp.LeftToPolicy())...)
+			[]byte(sp.Principal), bytesOrNil(sp.TaskID), sp.CreatedAt, spec, sp.LeftToPolicy())...)
 	return nil
 }
 
-func bytesOrNull(s string) any {
+// bytesOrNil is null in a statement where s is "".
+func bytesOrNil(s string) []byte {
 	if s == "" {
 		return nil
 	}

@@ -37,6 +37,7 @@ type Store struct {
 	opening int64
 	feed    feed.Feed
 	kept    kept
+	recent  recentEnds
 	news    news
 
 	writes   gathering[*guarded]
