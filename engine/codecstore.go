@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/perdure/perdure/history"
 	"github.com/perdure/perdure/workflow"
@@ -20,7 +21,11 @@ func WithCodecs(store Store, codecs ...workflow.Codec) (Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &codecStore{Store: store, coder: c}, nil
+	s := &codecStore{Store: store, coder: c}
+	if claiming, ok := store.(StartClaimer); ok {
+		return &claimingCodecStore{s, claiming}, nil
+	}
+	return s, nil
 }
 
 // codecStore is a Store on another. The methods that no payload passes through are the other's.
@@ -32,17 +37,41 @@ type codecStore struct {
 // Start implements Store.
 func (s *codecStore) Start(ctx context.Context, start history.Start) (run history.Run, existed bool, err error) {
 	if !s.coder.passesStart(&start) {
-		return s.startEncoded(ctx, &start)
+		return s.startEncoded(ctx, &start, s.Store.Start)
 	}
 	run, existed, err = s.Store.Start(ctx, start)
 	s.coder.decodeRun(&run)
 	return run, existed, err
 }
 
-// startEncoded is apart from Start, as commitEncoded is from Commit: what they need on the stack is much, and most often not
+// claimingCodecStore is a codecStore on a StartClaimer.
+type claimingCodecStore struct {
+	*codecStore
+	starter StartClaimer
+}
+
+// StartClaimed implements StartClaimer.
+func (s *claimingCodecStore) StartClaimed(ctx context.Context, start history.Start, owner string, ttl time.Duration) (run history.Run, existed bool, claim *history.Claim, err error) {
+	claiming := func(ctx context.Context, start history.Start) (run history.Run, existed bool, err error) {
+		run, existed, claim, err = s.starter.StartClaimed(ctx, start, owner, ttl)
+		return run, existed, err
+	}
+	if s.coder.passesStart(&start) {
+		run, existed, err = claiming(ctx, start)
+		s.coder.decodeRun(&run)
+	} else {
+		run, existed, err = s.startEncoded(ctx, &start, claiming)
+	}
+	if claim != nil {
+		s.coder.decodeClaim(claim)
+	}
+	return run, existed, claim, err
+}
+
+// startEncoded starts by a call of the store, and is apart from Start, as commitEncoded is from Commit: what they need on the stack is much, and most often not
 // needed. The digest of an input is keyed where payloads are encrypted, and a key may have been added since the run that it is
 // compared with was started: on a conflict it is compared under the older keys too.
-func (s *codecStore) startEncoded(ctx context.Context, start *history.Start) (run history.Run, existed bool, err error) {
+func (s *codecStore) startEncoded(ctx context.Context, start *history.Start, to func(context.Context, history.Start) (history.Run, bool, error)) (run history.Run, existed bool, err error) {
 	if err := start.Check(); err != nil {
 		return run, false, err
 	}
@@ -64,7 +93,7 @@ func (s *codecStore) startEncoded(ctx context.Context, start *history.Start) (ru
 				item.Content = signal
 				try.Signal = &item
 			}
-			run, existed, err = s.Store.Start(ctx, try)
+			run, existed, err = to(ctx, try)
 			if !errors.Is(err, history.ErrConflict) {
 				s.coder.decodeRun(&run)
 				return run, existed, err

@@ -24,6 +24,7 @@ type Engine struct {
 	sweeper *sweeper
 	crashes *crashfile.File // nil without one
 	shared  bool            // other processes change the store
+	starter StartClaimer    // the store; nil where it is none, or there is no worker
 
 	unsubscribe func()
 	cancel      context.CancelFunc
@@ -63,6 +64,7 @@ func New(store Store, opts Options) (*Engine, error) {
 			return nil, err
 		}
 		e.worker = worker.New(store, e.code, e.opts.Worker)
+		e.starter, _ = store.(StartClaimer)
 	}
 	e.unsubscribe = store.Subscribe(e.changed)
 	e.run()

@@ -73,7 +73,28 @@ func (e *Engine) StartRun(ctx context.Context, s history.Start) (run history.Run
 	if err := e.prepareStart(&s); err != nil {
 		return history.Run{}, false, fmt.Errorf("start %s v%d: %w", s.Spec.Workflow, s.Spec.Version, err)
 	}
-	return e.store.Start(ctx, s)
+	if e.starter == nil || s.Signal != nil || len(s.Adopt) > 0 {
+		return e.store.Start(ctx, s)
+	}
+	return e.startHere(ctx, s)
+}
+
+// startHere starts a run and has the worker begin with it at once, without a claim, where the worker has room for it.
+func (e *Engine) startHere(ctx context.Context, s history.Start) (run history.Run, existed bool, err error) {
+	if s.Spec.CreatedAt.IsZero() {
+		s.Spec.CreatedAt = e.store.Now()
+	}
+	if s.Spec.ID == (history.RunID{}) {
+		s.Spec.ID = history.NewRunID(s.Spec.CreatedAt) // what is told of the run meanwhile is found by it
+	}
+	slot, ok := e.worker.Reserve(&s.Spec)
+	if !ok {
+		return e.store.Start(ctx, s)
+	}
+	var claim *history.Claim
+	defer func() { slot.Take(claim) }()
+	run, existed, claim, err = e.starter.StartClaimed(ctx, s, e.worker.Owner(), e.worker.LeaseTTL())
+	return run, existed, err
 }
 
 func (e *Engine) prepareStart(s *history.Start) error {

@@ -37,6 +37,14 @@ type Store interface {
 // looks again every half a minute at what somebody waits for.
 type Shared interface{ Shared() }
 
+// StartClaimer is implemented by a Store that can claim a run in the write that starts it.
+type StartClaimer interface {
+	// StartClaimed is Start, and gives the owner a run that it has created, as Claim would for ttl; no others in line are
+	// considered. claim is nil where the run existed, or the store had rather not. Where the outcome is unknown, the run may wait
+	// for its lease to run out, as one whose claim nobody was told of.
+	StartClaimed(ctx context.Context, s history.Start, owner string, ttl time.Duration) (run history.Run, existed bool, claim *history.Claim, err error)
+}
+
 // Change is history.Change: what a subscriber is told.
 type Change = history.Change
 

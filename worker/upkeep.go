@@ -42,7 +42,7 @@ func (w *Worker) keepUp(ctx context.Context) {
 // nextUpkeep is when to look next: after the last look for work, or where something is held after the last renewal.
 func (w *Worker) nextUpkeep(polled, kept time.Time) time.Time {
 	next := polled.Add(w.opts.PollInterval)
-	if w.free() == w.opts.MaxRuns && w.resident.empty() {
+	if w.idle() && w.resident.empty() {
 		return next
 	}
 	if renewal := kept.Add(w.renewInterval()); renewal.Before(next) {

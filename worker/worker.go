@@ -43,6 +43,14 @@ type Worker struct {
 	held map[history.RunID]*held
 	// missed are the runs, not held, that got something to see while a claim was being made; nil while none is. guarded by mu
 	missed map[history.RunID]struct{}
+	// reserved are the slots of runs that are being started. guarded by mu
+	reserved map[history.RunID]*Slot
+	// asked is how many runs the claim under way may bring. guarded by mu
+	asked int
+	// behind says that there may be runs in line that no slot was there for. guarded by mu
+	behind bool
+	// ctx is Run's, while runs may begin: nil before, and once the last claim has been made. guarded by mu
+	ctx context.Context
 	// driving are the runs whose goroutines running counts. guarded by mu
 	driving map[*held]struct{}
 	// failed is the store's failure, which ended the worker. guarded by mu
@@ -65,6 +73,7 @@ func New(store Store, code Code, opts Options) *Worker {
 		resident: newResidents(opts.MaxResident, opts.ResidentFor),
 		unloads:  &unloads{grace: opts.StopGrace, log: opts.Log},
 		held:     make(map[history.RunID]*held),
+		reserved: make(map[history.RunID]*Slot),
 		driving:  make(map[*held]struct{}),
 	}
 	w.limits = newLimits(opts.Limits, w.wake)
@@ -73,6 +82,9 @@ func New(store Store, code Code, opts Options) *Worker {
 
 // Owner is the name of this incarnation.
 func (w *Worker) Owner() string { return w.owner }
+
+// LeaseTTL is how long its leases last without renewal.
+func (w *Worker) LeaseTTL() time.Duration { return w.opts.LeaseTTL }
 
 // Notify takes the store's hints. It does not block.
 func (w *Worker) Notify(c history.Change) {
@@ -143,10 +155,13 @@ func nudge(ch chan struct{}) {
 func (w *Worker) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	w.setStop(cancel)
+	w.setStop(ctx, cancel)
 	var upkeep sync.WaitGroup
 	upkeep.Go(func() { w.keepUp(ctx) })
 	w.claimLoop(ctx)
+	w.mu.Lock()
+	w.ctx = nil
+	w.mu.Unlock()
 	close(w.claimed)
 	if !w.isDraining() {
 		w.abandonAll(ctx)
@@ -163,10 +178,10 @@ func (w *Worker) Run(ctx context.Context) error {
 	return w.failed
 }
 
-func (w *Worker) setStop(cancel context.CancelFunc) {
+func (w *Worker) setStop(ctx context.Context, cancel context.CancelFunc) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.stop = cancel
+	w.ctx, w.stop = ctx, cancel
 }
 
 // claimLoop claims until the worker drains or ends.
@@ -189,11 +204,13 @@ func (w *Worker) claimLoop(ctx context.Context) {
 
 // claim claims once; it reports whether there may be more.
 func (w *Worker) claim(ctx context.Context) bool {
-	free := w.free()
-	if free == 0 || w.isDraining() || ctx.Err() != nil {
+	if w.isDraining() || ctx.Err() != nil {
 		return false
 	}
-	want := min(free, maxClaim)
+	want := w.ask()
+	if want == 0 {
+		return false
+	}
 	allowed := w.limits.ask(want)
 	w.watch(true)
 	defer w.watch(false)
@@ -202,20 +219,33 @@ func (w *Worker) claim(ctx context.Context) bool {
 		Limits: allowed,
 	})
 	if err != nil {
+		w.answered(true)
 		w.storeError(ctx, "claim", err)
 		return false
 	}
 	for i := range claims {
 		w.begin(ctx, &claims[i])
 	}
+	more := len(claims) == want
+	w.answered(more)
 	w.limits.claimed(allowed, claims)
-	return len(claims) == want
+	return more
 }
 
-func (w *Worker) free() int {
+// ask returns how many runs a claim may bring, and keeps room for them.
+func (w *Worker) ask() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.opts.MaxRuns - len(w.held)
+	w.asked = max(min(w.room(), maxClaim), 0)
+	w.behind = w.behind || w.asked == 0
+	return w.asked
+}
+
+// answered ends what ask began, once the claimed runs are held. more says that there may be more in line.
+func (w *Worker) answered(more bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked, w.behind = 0, more
 }
 
 // begin executes a claimed run on a goroutine of its own.
@@ -223,12 +253,22 @@ func (w *Worker) begin(ctx context.Context, c *history.Claim) {
 	h := newHeld(w, c)
 	w.limits.took(c.Run.Queue)
 	w.mu.Lock()
-	w.held[c.Run.ID] = h
-	w.driving[h] = struct{}{}
+	w.hold(h)
 	_, missed := w.missed[c.Run.ID]
 	w.mu.Unlock()
-	if missed {
-		h.poke() // the fact may have been accepted after the claim
+	w.launch(ctx, h, missed)
+}
+
+// hold counts a run as held. The caller holds mu, and launches the run.
+func (w *Worker) hold(h *held) {
+	w.held[h.id] = h
+	w.driving[h] = struct{}{}
+}
+
+// launch executes a run that is held. news says that it may have got something to see since it was claimed.
+func (w *Worker) launch(ctx context.Context, h *held, news bool) {
+	if news {
+		h.poke()
 	}
 	nudge(w.busy)
 	w.running.Add(1)
@@ -264,16 +304,22 @@ func (w *Worker) watch(on bool) {
 	}
 }
 
-// findOrMiss returns the run where it is held, and else keeps in mind that there are news of it. That it was started is none:
+// findOrMiss returns the run where it is held, and else keeps in mind that there are news of it, where a claim or a start is under way. That it was started is none:
 // a claim that it comes beside would read its inbox for nothing.
 func (w *Worker) findOrMiss(id history.RunID, news bool) *held {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	h := w.held[id]
-	if h == nil && news && w.missed != nil {
+	if h != nil || !news {
+		return h
+	}
+	if s := w.reserved[id]; s != nil {
+		s.news = true
+	}
+	if w.missed != nil {
 		w.missed[id] = struct{}{}
 	}
-	return h
+	return nil
 }
 
 // forget frees the slot of a run that is no longer held.
@@ -287,12 +333,19 @@ func (w *Worker) forget(h *held) {
 	if w.held[h.id] == h {
 		delete(w.held, h.id)
 	}
-	full := len(w.held) == w.opts.MaxRuns-1
+	full := w.room() == 1
 	w.mu.Unlock()
 	w.limits.gave(h.run.Queue)
 	if full {
 		w.wake()
 	}
+}
+
+// idle reports whether nothing is held.
+func (w *Worker) idle() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.held) == 0
 }
 
 func (w *Worker) all() []*held {

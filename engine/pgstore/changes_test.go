@@ -45,6 +45,20 @@ func changes() map[string]func(b *broken) change {
 				},
 			}
 		},
+		"StartClaimed": func(b *broken) change {
+			key := b.fresh()
+			return change{
+				call: func(ctx context.Context, _ bool) error {
+					_, _, _, err := b.store.StartClaimed(ctx, history.Start{Spec: history.Spec{Key: key, Workflow: "w", Version: 1}, Input: []byte("1")}, "me", time.Minute)
+					return err
+				},
+				once: func() {
+					run, err := b.direct.RunByKey(b.Context(), "", key)
+					b.ok(err)
+					b.want("events", len(b.events(run.ID)), 1)
+				},
+			}
+		},
 		"Deliver": func(b *broken) change {
 			run := b.begin()
 			return change{

@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,33 +62,73 @@ func (k *keptRun) alone(b *history.Batch) bool {
 	return !slices.ContainsFunc(b.Set, func(t history.Timer) bool { return slices.Contains(b.Clear, t) })
 }
 
-// startNew starts a run under a key that nobody has. done is false where a transaction is to decide.
-func (s *Store) startNew(ctx context.Context, start history.Start) (run history.Run, done bool, err error) {
+// startNew starts a run under a key that nobody has, and claims it where somebody is to have it. done is false where a transaction
+// is to decide.
+func (s *Store) startNew(ctx context.Context, start history.Start, by holder) (run history.Run, claim *history.Claim, done bool, err error) {
 	if start.Signal != nil || len(start.Adopt) > 0 {
-		return run, false, nil
+		return run, nil, false, nil
 	}
 	if err := s.enter(ctx); err != nil {
-		return run, false, nil
+		return run, nil, false, nil
 	}
 	defer s.leave()
 	q := &quick{}
 	w := s.quickWrite(q, s.clock.now())
 	r, err := w.create(&start)
 	if err != nil || w.batch.Len() > 0 {
-		return run, false, nil
+		return run, nil, false, nil
+	}
+	if by.owner != "" && r.spec.ConcurrencyLimit == 0 { // whose leases are counted under a lock
+		r.owner, r.opening, r.leaseUntil = by.owner, s.opening, w.at.Add(by.ttl)
 	}
 	plain, err := q.start(w, r)
 	if err != nil {
-		return run, false, nil
+		return run, nil, false, nil
 	}
 	s.recent.put(r.spec.ID, nil) // before others may hear of the run
-	applied, err := s.together(ctx, &guarded{start: plain})
+	g := &guarded{start: plain}
+	applied, err := s.together(ctx, g)
 	if err != nil || !applied {
 		s.recent.forget(r.spec.ID)
-		return run, err != nil, err
+		if err != nil && r.held() {
+			s.handBack(g)
+		}
+		return run, nil, err != nil, err
+	}
+	if r.held() {
+		claim, err = s.claimed(w, r, q)
 	}
 	s.changed(r.change)
-	return r.seen(), true, nil
+	return r.seen(), claim, true, err
+}
+
+// claimed returns the claim of a run that was just started.
+func (s *Store) claimed(w *write, r *locked, q *quick) (*history.Claim, error) {
+	begun, _, err := s.codec.DecodeEvent(q.recs[0]) // shared with nobody
+	if err != nil {
+		return nil, err
+	}
+	r.fresh = false
+	s.kept.put(&r.row, nil)
+	return &history.Claim{Run: r.seen(), Token: r.token, Now: w.at, Fresh: &begun}, nil
+}
+
+// handBack gives up the lease that a start may have got whose caller was not told of it, where that is found out.
+func (s *Store) handBack(g *guarded) {
+	s.calls.Add(1) // within a call, which counts until it returns
+	go func() {
+		defer s.leave()
+		<-g.done
+		if !g.applied {
+			return // or nobody knows: then the lease runs out
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), flightTime)
+		defer cancel()
+		r := g.start.row
+		if err := s.Release(ctx, r.spec.ID, r.token, 0, ""); err != nil && !errors.Is(err, history.ErrClosed) {
+			s.logger.Warn("pgstore: a run waits until its lease runs out: its start was given up by its caller", "run", r.spec.ID, "error", err)
+		}
+	}()
 }
 
 // quickWrite is a write that has locked nothing and reads nothing.

@@ -90,4 +90,6 @@ func (r *recentEnds) age() {
 }
 
 // turn makes the young half the old one. The caller holds mu.
-func (r *recentEnds) turn() { r.young, r.old, r.since = map[history.RunID][]byte{}, r.young, time.Now() }
+func (r *recentEnds) turn() {
+	r.young, r.old, r.since = map[history.RunID][]byte{}, r.young, time.Now()
+}

@@ -6,22 +6,45 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/perdure/perdure/engine"
 	"github.com/perdure/perdure/history"
 )
 
+var _ engine.StartClaimer = (*Store)(nil)
+
 // Start implements engine.Store.
 func (s *Store) Start(ctx context.Context, start history.Start) (run history.Run, existed bool, err error) {
-	if err := start.Check(); err != nil {
-		return run, false, err
+	run, existed, _, err = s.startFor(ctx, start, holder{})
+	return run, existed, err
+}
+
+// StartClaimed implements engine.StartClaimer.
+func (s *Store) StartClaimed(ctx context.Context, start history.Start, owner string, ttl time.Duration) (run history.Run, existed bool, claim *history.Claim, err error) {
+	if owner == "" || ttl <= 0 {
+		return run, false, nil, fmt.Errorf("pgstore: start and claim without owner or ttl: %w", history.ErrInvalid)
 	}
-	if run, done, err := s.startNew(ctx, start); done {
+	return s.startFor(ctx, start, holder{owner, ttl})
+}
+
+// holder is who is to have the run that is started; the zero value is nobody.
+type holder struct {
+	owner string
+	ttl   time.Duration
+}
+
+func (s *Store) startFor(ctx context.Context, start history.Start, by holder) (run history.Run, existed bool, claim *history.Claim, err error) {
+	if err := start.Check(); err != nil {
+		return run, false, nil, err
+	}
+	if run, claim, done, err := s.startNew(ctx, start, by); done {
 		if err != nil {
-			return history.Run{}, false, fmt.Errorf("pgstore: start: %w", err)
+			return history.Run{}, false, nil, fmt.Errorf("pgstore: start: %w", err)
 		}
-		return run, false, nil
+		return run, false, claim, nil
 	}
 	err = s.write(ctx, "start", nil, func(w *write) error {
 		var r *locked
@@ -37,9 +60,9 @@ func (s *Store) Start(ctx context.Context, start history.Start) (run history.Run
 		return nil
 	})
 	if err != nil {
-		return history.Run{}, false, err
+		return history.Run{}, false, nil, err
 	}
-	return run, existed, nil
+	return run, existed, nil, nil
 }
 
 // start creates a run, or finds the one that has its key.

@@ -3,6 +3,7 @@ package storetest
 import (
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/perdure/perdure/engine"
 	"github.com/perdure/perdure/history"
@@ -18,6 +19,8 @@ func startScenarios() []scenario {
 		{"concurrent starts of one key make one run", startConcurrent},
 		{"a task leads to its run, and a task id is taken once", startTask},
 		{"a start that makes no sense is refused and leaves nothing", startInvalid},
+		{"a start can claim the run that it creates, and no other", startClaimed},
+		{"a run that its start has claimed is like any that was claimed", startClaimedIsHeld},
 		{"a signal sent with the start is in the inbox of the first claim", startWithSignal},
 		{"a signal with a repeated start goes to the run that is there", startSignalAgain},
 	}
@@ -208,4 +211,88 @@ func startSignalAgain(e *env) {
 	e.is(err, history.ErrInvalid)
 	_, err = e.RunByKey(e.ctx, "", "b")
 	e.is(err, history.ErrNotFound)
+}
+
+// startClaimed starts a run and claims it. It skips the scenario where the store claims no run at its start.
+func (e *env) startClaimed(key string) (run history.Run, existed bool, claim *history.Claim) {
+	e.Helper()
+	s, ok := e.Store.(engine.StartClaimer)
+	if !ok {
+		e.Skip("the store claims no run at its start")
+	}
+	run, existed, claim, err := s.StartClaimed(e.ctx, history.Start{Spec: specWith(key), Input: []byte(`{"n":1}`), By: "tester"}, "worker", ttl)
+	e.ok(err)
+	return run, existed, claim
+}
+
+func startClaimed(e *env) {
+	run, existed, claim := e.startClaimed("a")
+	equal(e, "existed", existed, false)
+	equal(e, "claimed", claim != nil, true)
+	equal(e, "status", run.Status, history.StatusRunning)
+	equal(e, "run of the claim", claim.Run.ID, run.ID)
+	equal(e, "status in the claim", claim.Run.Status, history.StatusRunning)
+	equal(e, "time of the claim", claim.Now, e.Now())
+	if claim.Fresh != nil {
+		equal(e, "input in the claim", string(claim.Fresh.Payload), `{"n":1}`)
+		equal(e, "first event", claim.Fresh.Seq, 1)
+	}
+	e.none()
+	again, existed, none := e.startClaimed("a")
+	equal(e, "existed", existed, true)
+	equal(e, "claimed again", none != nil, false)
+	equal(e, "run", again.ID, run.ID)
+	waiting := e.begin("b")
+	again, existed, none = e.startClaimed("b")
+	equal(e, "existed", existed, true)
+	equal(e, "claimed a run that was there", none != nil, false)
+	equal(e, "run", again.ID, waiting.ID)
+	equal(e, "run in line", e.take().id, waiting.ID)
+
+	h := e.holder(*claim)
+	h.commit(h.batch(history.NextRunning, step("one")))
+	h.complete()
+	equal(e, "status", e.Run(run.ID).Status, history.StatusCompleted)
+	_, existed, none = e.startClaimed("a")
+	equal(e, "existed", existed, true)
+	equal(e, "claimed a run that is over", none != nil, false)
+
+	s := e.Store.(engine.StartClaimer)
+	for owner, ttl := range map[string]time.Duration{"": ttl, "worker": 0} {
+		_, _, _, err := s.StartClaimed(e.ctx, history.Start{Spec: specWith("c")}, owner, ttl)
+		e.is(err, history.ErrInvalid)
+	}
+	_, err := e.RunByKey(e.ctx, "", "c")
+	e.is(err, history.ErrNotFound)
+}
+
+func startClaimedIsHeld(e *env) {
+	run, _, claim := e.startClaimed("a")
+	lost, err := e.Renew(e.ctx, "worker", ttl, map[history.RunID]history.Token{run.ID: claim.Token})
+	e.ok(err)
+	equal(e, "lost leases", len(lost), 0)
+	canceled, err := e.Cancel(e.ctx, run.ID, "me", "test")
+	e.ok(err)
+	equal(e, "status after a request to cancel", canceled.Status, history.StatusRunning)
+
+	e.pass(ttl)
+	n, err := e.ExpireLeases(e.ctx)
+	e.ok(err)
+	equal(e, "leases that ran out", n, 1)
+	next := e.take()
+	equal(e, "run", next.id, run.ID)
+	equal(e, "items", len(next.claim.Inbox), 1)
+	stale := e.holder(*claim)
+	stale.refused(stale.batch(history.NextRunning, step("one")), history.ErrFenced)
+
+	released, _, claim := e.startClaimed("b")
+	e.ok(e.Release(e.ctx, released.ID, claim.Token, 0, ""))
+	equal(e, "run that was handed back", e.take().id, released.ID)
+
+	terminated, _, claim := e.startClaimed("c")
+	_, err = e.Terminate(e.ctx, terminated.ID, "me", "test")
+	e.ok(err)
+	fenced := e.holder(*claim)
+	_, err = e.Commit(e.ctx, fenced.batch(history.NextRunning, step("one")))
+	e.is(err, history.ErrFenced)
 }

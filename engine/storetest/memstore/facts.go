@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/perdure/perdure/engine"
 	"github.com/perdure/perdure/history"
@@ -17,21 +18,48 @@ func (s *Store) Start(ctx context.Context, start history.Start) (found history.R
 		return found, false, err
 	}
 	err = s.do(ctx, "start", func() error {
-		return s.write(func(w *write) (err error) {
-			var r *run
-			if r, existed, err = w.start(start); err != nil {
-				return err
-			}
-			if start.Signal != nil {
-				if _, err := w.deliver(r, *start.Signal); err != nil {
-					return err
-				}
-			}
-			found = s.seen(r)
-			return nil
-		})
+		found, existed, err = s.start(&start)
+		return err
 	})
 	return found, existed && err == nil, err
+}
+
+func (s *Store) start(start *history.Start) (found history.Run, existed bool, err error) {
+	err = s.write(func(w *write) (err error) {
+		var r *run
+		if r, existed, err = w.start(*start); err != nil {
+			return err
+		}
+		if start.Signal != nil {
+			if _, err := w.deliver(r, *start.Signal); err != nil {
+				return err
+			}
+		}
+		found = s.seen(r)
+		return nil
+	})
+	return found, existed, err
+}
+
+// StartClaimed implements engine.StartClaimer.
+func (s *Store) StartClaimed(ctx context.Context, start history.Start, owner string, ttl time.Duration) (found history.Run, existed bool, claim *history.Claim, err error) {
+	if owner == "" || ttl <= 0 {
+		return found, false, nil, fmt.Errorf("start and claim without owner or ttl: %w", history.ErrInvalid)
+	}
+	if err := start.Check(); err != nil {
+		return found, false, nil, err
+	}
+	err = s.do(ctx, "start", func() error {
+		if found, existed, err = s.start(&start); err != nil || existed {
+			return err
+		}
+		if r := s.disk.runs[found.ID]; s.claimable(r) && r.spec.ConcurrencyLimit == 0 {
+			c := s.lease(r, owner, ttl)
+			claim, found = &c, s.seen(r)
+		}
+		return nil
+	})
+	return found, existed && err == nil, claim, err
 }
 
 // Deliver implements engine.Store.

@@ -36,15 +36,20 @@ func (s *Store) Claim(ctx context.Context, req engine.ClaimRequest) (claims []hi
 			if _, limited := left[r.spec.Queue]; limited {
 				left[r.spec.Queue]--
 			}
-			s.counter++
-			l := &lease{token: history.Token{Epoch: s.disk.epoch, Counter: s.counter}, owner: req.Owner, expires: s.now().Add(req.TTL)}
-			s.leases[r.spec.ID] = l
-			s.served[r.spec.Tenant] = s.counter
-			claims = append(claims, history.Claim{Run: s.seen(r), Token: l.token, Now: s.now(), Inbox: copyItems(r.inbox, 0)})
+			claims = append(claims, s.lease(r, req.Owner, req.TTL))
 		}
 		return nil
 	})
 	return claims, err
+}
+
+// lease gives the run to the owner.
+func (s *Store) lease(r *run, owner string, ttl time.Duration) history.Claim {
+	s.counter++
+	l := &lease{token: history.Token{Epoch: s.disk.epoch, Counter: s.counter}, owner: owner, expires: s.now().Add(ttl)}
+	s.leases[r.spec.ID] = l
+	s.served[r.spec.Tenant] = s.counter
+	return history.Claim{Run: s.seen(r), Token: l.token, Now: s.now(), Inbox: copyItems(r.inbox, 0)}
 }
 
 // turn returns the run whose turn it is; nil where there is none.
