@@ -37,7 +37,7 @@ const commitPlain = `with wanted as (
 	update perdure_runs r set state = m.state, status = m.status, questions = m.questions, closed_at = m.closed_at, expires_at = m.expires_at,
 		changed_at = m.changed_at, ready_at = m.ready_at, blocked_by = m.blocked_by, claimed = true,
 		lease_until = case when m.gives_up then null else r.lease_until end
-	from mine m where r.id = m.id and r.id = any(array(select id from mine))
+	from mine m where r.id = m.id
 ), events as (
 	insert into perdure_events (run, seq, rec) select m.id, e.seq, e.rec from mine m join unnest($15::bytea[], $16::bigint[], $17::bytea[]) as e (run, seq, rec) on e.run = m.id
 ), ended as (
