@@ -5,6 +5,7 @@
 //   - [Worker] is one incarnation of a worker: it claims, renews and drains. Its owner name is used once.
 //   - a held run (held.go) is one claim: an execution of package kernel, the steps under way, and the facts that have
 //     come in since the last activation.
+//   - a [Slot] is room for a run that is claimed by its start, of which the worker is told afterwards.
 //   - a resident execution (resident.go) is one that waits, kept in memory so that the next activation needs no replay.
 //
 // # Rules

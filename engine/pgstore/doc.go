@@ -11,9 +11,9 @@
 //   - The two most frequent, a commit of a run that was claimed here and a start, are one statement each, which locks and
 //     writes where its guard holds: the run's state is the one that is kept in memory, and its token the caller's; or the key
 //     is free. Those of concurrent callers share a round trip and a transaction. What a guard refuses goes the way of the
-//     others.
-//   - Whoever starts a run and waits for its end here is answered from memory. That a run that was started here goes on, and how one
-//     ended here, is kept for a moment; in it another process may have erased or deleted the run.
+//     others. A start can claim its run.
+//   - How a run ended here is kept in memory for a moment, for those who wait for it. In that moment another process may have erased
+//     or deleted the run.
 //   - A lease is columns of the run's row. The fencing token is minted from a sequence; a commit compares it under the
 //     row's lock. So a holder that was away for longer than its lease is harmless.
 //   - Time is the database's. A process estimates it between two transactions, and never ahead of it.

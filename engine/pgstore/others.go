@@ -77,7 +77,6 @@ func (s *Store) others(ctx context.Context, since time.Time, told map[int64]time
 		if err := json.Unmarshal(b, &changes); err != nil {
 			return err
 		}
-		s.recent.ended(changes)
 		s.feed.Add(changes...)
 		return nil
 	})

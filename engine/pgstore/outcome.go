@@ -18,15 +18,13 @@ type asked struct {
 	err   error
 }
 
-// Outcome implements engine.Store. Of a run that was started and ended here a moment ago it knows. Who waits for many others
-// asks for many outcomes at once: they share round trips.
+// Outcome implements engine.Store. Of a run that ended here a moment ago it knows. Who waits for many others asks for
+// many outcomes at once: they share round trips.
 func (s *Store) Outcome(ctx context.Context, id history.RunID) (end history.Event, over bool, err error) {
 	err = s.read(ctx, "outcome", func() (err error) {
-		if rec, known := s.recent.get(id); known {
-			if rec != nil {
-				over = true
-				end, _, err = s.codec.DecodeEvent(rec)
-			}
+		if rec := s.recent.get(id); rec != nil {
+			over = true
+			end, _, err = s.codec.DecodeEvent(rec)
 			return err
 		}
 		a := &asked{id: id, done: make(chan struct{})}

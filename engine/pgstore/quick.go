@@ -45,7 +45,7 @@ func (s *Store) commitKept(ctx context.Context, b *history.Batch) (state history
 		s.kept.put(&r.row, r.inbox)
 	}
 	if q.ended {
-		s.recent.put(b.Run, q.recs[len(q.recs)-1])
+		s.recent.put(b.Run, q.recs[len(q.recs)-1]) // before those who wait are told
 	}
 	s.changed(r.change)
 	return r.state, true, nil
@@ -85,11 +85,9 @@ func (s *Store) startNew(ctx context.Context, start history.Start, by holder) (r
 	if err != nil {
 		return run, nil, false, nil
 	}
-	s.recent.put(r.spec.ID, nil) // before others may hear of the run
 	g := &guarded{start: plain}
 	applied, err := s.together(ctx, g)
 	if err != nil || !applied {
-		s.recent.forget(r.spec.ID)
 		if err != nil && r.held() {
 			s.handBack(g)
 		}

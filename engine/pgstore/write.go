@@ -158,7 +158,6 @@ func (s *Store) once(ctx context.Context, sc scope, fn func(w *write) error) (er
 			changes = append(changes, r.change)
 		}
 	}
-	s.recent.ended(changes)
 	s.changed(changes...)
 	return nil
 }
