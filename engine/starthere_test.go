@@ -113,6 +113,7 @@ func TestStartedRunNeedsNoClaim(t *testing.T) {
 				var handles []*engine.Handle[int]
 				for i := range c.runs {
 					handles = append(handles, startOn(t, e, w, i, c.start))
+					synctest.Wait() // a claim that is under way keeps slots for what it may bring
 				}
 				for i, h := range handles {
 					if got, err := h.Result(t.Context()); got != i || err != nil {
@@ -208,6 +209,7 @@ func TestRepeatedStartsTakeNoSlot(t *testing.T) {
 		e, s := here(t, engine.Options{Worker: worker.Options{MaxRuns: 3}}, w)
 		for range 20 {
 			startOn(t, e, w, 0, engine.StartOptions{Key: "a"})
+			synctest.Wait()
 		}
 		for i := range 2 {
 			startOn(t, e, w, 0, engine.StartOptions{Key: fmt.Sprint("b", i)})
