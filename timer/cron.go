@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	_ "time/tzdata" // what one machine accepted, each other one must be able to read, also in an image with nothing else in it
 
 	cron "github.com/netresearch/go-cron"
 )
@@ -23,7 +22,8 @@ const searchYears = 10
 
 // ParseCron parses five fields (minute, hour, day of month, month, day of week), or a descriptor such as "@daily" or
 // "@every 90m", in the zone ("" is UTC). As in Vixie cron, a day matches where either of two restricted day fields does.
-// The zone "Local", which would be another one on each machine, and a zone within the expression are refused.
+// The zone "Local", which would be another one on each machine, and a zone within the expression are refused. Zones are those of
+// time.LoadLocation: a program for machines without a time zone database imports time/tzdata.
 func ParseCron(expr, zone string) (*Cron, error) {
 	if zone == "Local" {
 		return nil, fmt.Errorf("time zone %q is another one on each machine: name it, as Europe/Berlin", zone)

@@ -204,10 +204,15 @@ func (h *held) act(ctx context.Context, a *kernel.Activation) (again bool, err e
 		h.w.opts.Log.Warn("history nears its limit", "run", h.id, "workflow", h.run.Workflow, "limit", a.Warning)
 	}
 	if !a.Empty(&h.run.State) {
-		state, err := h.w.store.Commit(ctx, a.Batch(&h.run, h.token))
+		batch := a.Batch(&h.run, h.token)
+		state, err := h.w.store.Commit(ctx, batch)
 		var size *history.SizeError
 		if errors.As(err, &size) {
 			return false, h.failTooLarge(ctx, size)
+		}
+		if errors.Is(err, history.ErrInvalid) && batch.Check() != nil {
+			h.block(ctx, refused, err)
+			return false, nil
 		}
 		if err != nil {
 			return false, fmt.Errorf("commit: %w", err)
@@ -254,6 +259,9 @@ func (h *held) readable(in *kernel.Input) error {
 
 // unreadable is the log's line on a run that cannot go on with what is stored of it.
 const unreadable = "run is blocked: its payloads cannot be read here"
+
+// refused is the log's line on a run whose next batch no store takes: its code would come to the same one again.
+const refused = "run is blocked: the store refuses what its code came to, which is a bug"
 
 // block gives the run up until somebody resumes it, or a store is opened by a process that can execute it.
 func (h *held) block(ctx context.Context, line string, why error) {

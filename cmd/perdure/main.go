@@ -5,6 +5,10 @@
 // prints. The commands write results to stdout and everything else to stderr; in stdio mode stdout is the protocol.
 package main
 
-import "os"
+import (
+	"os"
+
+	_ "time/tzdata" // a schedule's zone is read alike on each machine, also in an image with nothing else in it
+)
 
 func main() { os.Exit(run(os.Args[1:])) }

@@ -59,6 +59,8 @@ const (
 	defaultMmapSize    = 1 << 30
 	defaultLogSize     = 8 << 20
 	fileMode           = 0o600
+	// aheadTold is how far the store's time may be ahead of the machine's clock before it is said.
+	aheadTold = time.Minute
 )
 
 func (o *Options) filled() Options {
@@ -248,6 +250,10 @@ func (s *Store) begin(o Options, told *opening) (err error) {
 	s.epoch = m.epoch
 	s.work.redo.seq, s.work.redo.named = m.applied, m.log != 0
 	s.clock = newClock(o.Clock, m.time)
+	if ahead := m.time.Sub(history.TimeOf(o.Clock())); ahead > aheadTold && !s.ro {
+		o.Log.Warn("the machine's clock is behind the store's time, which stands still until it has caught up: no timer fires until then",
+			"file", s.path, "time", m.time, "behind", ahead)
+	}
 	s.tell = newNotifier()
 	if s.ro {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -330,10 +331,14 @@ func TestEpochOutlivesAnOlderClock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "perdure.db")
 	now := time.Date(2031, 1, 1, 0, 0, 0, 0, time.UTC)
 	var last history.Token
-	for range 3 {
-		s, err := boltstore.Open(path, &boltstore.Options{Clock: func() time.Time { return now }})
+	for i := range 3 {
+		var said bytes.Buffer
+		s, err := boltstore.Open(path, &boltstore.Options{Clock: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(&said, nil))})
 		if err != nil {
 			t.Fatal(err)
+		}
+		if got, want := strings.Count(said.String(), "clock is behind"), min(i, 1); got != want {
+			t.Errorf("opening %d: that no timer fires was said %d times, want %d:\n%s", i, got, want, &said)
 		}
 		start(t, s, "a", 1)
 		cs, err := s.Claim(t.Context(), engine.ClaimRequest{Owner: "w", Max: 1, TTL: time.Second, Workflows: []history.WorkflowKey{{Name: "w", Version: 1}}})

@@ -141,6 +141,33 @@ func TestNewestOfManyMissedTimes(t *testing.T) {
 	}
 }
 
+// TestAllOfManyMissedTimes: more missed times than one round fires are fired by the next.
+func TestAllOfManyMissedTimes(t *testing.T) {
+	workflowtest.Run(t, func(t *testing.T, env *workflowtest.Env) {
+		spec := schedule.Spec{Cron: "* * * * *", Workflow: "nap", Input: []byte("0"), Missed: schedule.FireAll, Overlap: schedule.Allow}
+		if _, err := schedule.NewClient(env.Engine, "").Create(t.Context(), "s", spec, "test"); err != nil {
+			t.Fatal(err)
+		}
+		const missed = 1010
+		env.Down(missed*time.Minute + 30*time.Second)
+		time.Sleep(time.Second)
+		n := 0
+		for f := (engine.Filter{Workflow: "nap", Limit: 1000}); ; {
+			page, err := env.Engine.List(t.Context(), f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += len(page.Runs)
+			if f.After = page.Next; f.After == "" {
+				break
+			}
+		}
+		if n != missed {
+			t.Errorf("%d times were fired, want %d", n, missed)
+		}
+	}, nap, schedule.Workflow())
+}
+
 func TestOverlap(t *testing.T) {
 	for overlap, want := range map[schedule.Overlap]struct{ runs, canceled int }{
 		schedule.Skip: {2, 0}, schedule.Allow: {4, 0}, schedule.CancelOther: {4, 3},

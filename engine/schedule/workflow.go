@@ -26,7 +26,7 @@ const (
 const (
 	// maxRounds bounds a generation's history.
 	maxRounds = 200
-	// maxMissed bounds what FireAll catches up with.
+	// maxMissed bounds what FireAll catches up with in one round.
 	maxMissed = 1000
 	// lateness is how late a time may be before it counts as missed.
 	lateness = time.Minute
@@ -148,6 +148,9 @@ func (st *state) fireDue(ctx workflow.Context) error {
 		}
 	}
 	st.After = now
+	if len(due) == maxMissed { // there may be more, which come next
+		st.After = due[len(due)-1]
+	}
 	return nil
 }
 
