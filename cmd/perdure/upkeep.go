@@ -91,9 +91,6 @@ func (a *app) copyStore(ctx context.Context, dir state.Dir, f *os.File) (n int64
 	if code, _ := exit.Of(err); err == nil || code != exit.Unreachable {
 		return n, err
 	}
-	if _, err := os.Stat(dir.Database()); err != nil {
-		return 0, fmt.Errorf("store: %w", err)
-	}
 	s, err := a.openToRead(dir.Database())
 	if err != nil {
 		return 0, err
@@ -309,9 +306,6 @@ func (a *app) stats(ctx context.Context) (s boltstore.Stats, err error) {
 	s, err = admin.NewClient(dir).Stats(ctx)
 	if code, _ := exit.Of(err); err == nil || code != exit.Unreachable {
 		return s, err
-	}
-	if _, err := os.Stat(dir.Database()); err != nil {
-		return s, fmt.Errorf("store: %w", err)
 	}
 	store, err := a.openToRead(dir.Database())
 	if err != nil {

@@ -113,9 +113,12 @@ func Open(path string, opts *Options) (*Store, error) {
 func open(path string, o Options, told *opening) (*Store, error) {
 	info, err := os.Stat(path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && !o.ReadOnly:
+	case errors.Is(err, fs.ErrNotExist):
 		if err := noLog(path); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrLog, err)
+		}
+		if o.ReadOnly {
+			return nil, err
 		}
 		if err := create(path, o); err != nil {
 			return nil, err

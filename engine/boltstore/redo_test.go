@@ -437,8 +437,10 @@ func TestFilesThatDoNotBelongTogether(t *testing.T) {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open(path, nil); !errors.Is(err, fs.ErrExist) {
-			t.Errorf("a log without its file: %v", err)
+		for _, o := range []*Options{nil, {ReadOnly: true}} {
+			if _, err := Open(path, o); !errors.Is(err, fs.ErrExist) || !errors.Is(err, ErrLog) {
+				t.Errorf("a log without its file: %v", err)
+			}
 		}
 		from := filepath.Join(t.TempDir(), "backup.db")
 		if err := os.WriteFile(from, backup.Bytes(), fileMode); err != nil {
