@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -31,31 +32,31 @@ import (
 func TestMCPOverHTTPOnADiskThatFails(t *testing.T) {
 	const db = "perdure.db"
 	// both has a fault hit the store's file and its log: what is acknowledged is in the one or the other.
-	both := func(d *faultfs.Disk, f faultfs.Fault) error {
+	both := func(h *httpFault, f faultfs.Fault) error {
 		for _, name := range []string{db, db + ".log"} {
 			f.Name = name
-			d.Inject(f)
+			h.disk.Inject(f)
 		}
 		return nil
 	}
 	for _, c := range []struct {
 		name  string
-		fault func(d *faultfs.Disk) error
+		fault func(h *httpFault) error
 		// ends says that the server ends by itself, with exit code 1; else it must go on once the disk is well.
 		ends bool
 	}{
-		{"a write fails", func(d *faultfs.Disk) error {
-			return both(d, faultfs.Fault{Kind: faultfs.Write, At: faultfs.NoOffset, Times: -1, Err: syscall.EIO})
+		{"a write fails", func(h *httpFault) error {
+			return both(h, faultfs.Fault{Kind: faultfs.Write, At: faultfs.NoOffset, Times: -1, Err: syscall.EIO})
 		}, true},
-		{"a sync fails", func(d *faultfs.Disk) error {
-			return both(d, faultfs.Fault{Kind: faultfs.Sync, Times: -1, Err: syscall.EIO})
+		{"a sync fails", func(h *httpFault) error {
+			return both(h, faultfs.Fault{Kind: faultfs.Sync, Times: -1, Err: syscall.EIO})
 		}, true},
-		{"a page cannot be read", func(d *faultfs.Disk) error {
-			d.Inject(faultfs.Fault{Kind: faultfs.Read, Name: db, At: faultfs.NoOffset, Times: -1, Err: syscall.EIO})
-			return d.Forget(db)
+		{"a page cannot be read", func(h *httpFault) error {
+			h.disk.Inject(faultfs.Fault{Kind: faultfs.Read, Name: db, At: faultfs.NoOffset, Times: -1, Err: syscall.EIO})
+			return h.disk.Forget(db)
 		}, true},
-		{"the file system turns read-only", func(d *faultfs.Disk) error { d.SetReadOnly(); return nil }, true},
-		{"the disk is full", func(d *faultfs.Disk) error { d.SetFree(0); return nil }, false},
+		{"the file system turns read-only", func(h *httpFault) error { h.disk.SetReadOnly(); return nil }, true},
+		{"the disk is full", func(h *httpFault) error { return h.fill(db + ".log") }, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -64,7 +65,7 @@ func TestMCPOverHTTPOnADiskThatFails(t *testing.T) {
 			for id := range before {
 				h.completed(id)
 			}
-			if err := c.fault(h.disk); err != nil {
+			if err := c.fault(h); err != nil {
 				t.Fatal(err)
 			}
 			during := h.acknowledge("during", 20)
@@ -114,6 +115,18 @@ func newHTTPFault(t *testing.T) *httpFault {
 	h.disk = mount(t, dir)
 	h.start()
 	return h
+}
+
+// fill leaves no room. The log that the server may be making is whole or gone then: half of one would be room again.
+func (h *httpFault) fill(log string) error {
+	h.disk.SetFree(0)
+	h.until(func(context.Context) (bool, string) {
+		const whole = 8 << 20
+		info, err := os.Stat(filepath.Join(h.folder, "state", log))
+		return errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == whole, "the log is half made"
+	})
+	h.disk.SetFree(0)
+	return nil
 }
 
 // start starts the server and connects to it.
