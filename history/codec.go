@@ -75,12 +75,12 @@ func (c *Codec) EncodeEvent(prev Digest, e *Event) ([]byte, Digest, error) {
 		sum := Sum(e.Payload)
 		hash = sum[:]
 	}
-	var room [len(prev) + usualHeader]byte
-	chained, err := c.appendEvent(append(room[:0], prev[:]...), hash, e)
+	var room [usualHeader]byte
+	hb, err := c.appendEvent(room[:0], hash, e)
 	if err != nil {
 		return nil, Digest{}, fmt.Errorf("encode event %d: %w", e.Seq, err)
 	}
-	d, hb := Sum(chained), chained[len(prev):] // see Digest.next
+	d := prev.next(hb)
 	rec := make([]byte, 0, 1+binary.MaxVarintLen32+len(hb)+len(d)+len(e.Payload))
 	rec = append(rec, formatVersion)
 	rec = binary.AppendUvarint(rec, uint64(len(hb)))
