@@ -260,8 +260,9 @@ func (m *measure) lists(ctx context.Context, s *boltstore.Store, x *Size) error 
 // opens closes the file and opens it twice: as it is, and as a copy that was made before the close, which is what a crash
 // leaves.
 func (m *measure) opens(s *boltstore.Store, x *Size) (*boltstore.Store, error) {
+	const log = ".log"
 	crashed := m.path + ".crashed"
-	if err := errors.Join(copyFile(m.path, crashed), s.Close()); err != nil {
+	if err := errors.Join(copyFile(m.path, crashed), copyFile(m.path+log, crashed+log), s.Close()); err != nil { // nothing is written meanwhile
 		return nil, err
 	}
 	began := time.Now()
