@@ -19,7 +19,7 @@ import (
 //	-32020  400   the headers Mcp-Method and Mcp-Name do not say what the body says (http.go)
 //	-32021  400   the request does not declare the Tasks extension, and needs it
 //	-32600  400   not a message: too large, nested too deep, or from a caller who cannot be identified; a request of an
-//	              older revision before its initialize
+//	              older revision before its initialize, or a second initialize
 //	-32601  404   a method that the request's protocol revision does not have
 //	-32602  400   wrong parameters; a task that is not there or not the caller's
 //	-32603  200   the server could not do it; the log has the reason

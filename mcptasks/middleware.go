@@ -27,7 +27,7 @@ func (s *Server) recovering(next mcp.MethodHandler) mcp.MethodHandler {
 		if method == methodInitialize { // that of a session that has been initialized
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: err.Error()}
 		}
-		return nil, internalError(err.Error())
+		return nil, s.protocolError(ctx, method, err)
 	}
 }
 
