@@ -39,8 +39,7 @@ type committer struct {
 	wake    chan struct{} // capacity 1
 	done    chan struct{} // closed when the goroutine has ended
 
-	// lag is how many bytes of records the file lacks, of writes that are in the log. It is set before they are published.
-	lag atomic.Int64
+	unflushed unflushed
 	// reads counts the readers that found the file behind, until they have begun: meanwhile every group is committed to the file.
 	reads atomic.Int32
 
@@ -80,9 +79,6 @@ func (s *Store) await(ctx context.Context, o *op) error {
 		return fmt.Errorf("the write may or may not happen: %w", context.Cause(ctx))
 	}
 }
-
-// behind reports whether the file lacks something that was acknowledged.
-func (c *committer) behind() bool { return c.lag.Load() > 0 }
 
 func (c *committer) add(o *op) bool {
 	c.mu.Lock()

@@ -64,7 +64,8 @@ func (s *Store) persist() error {
 		if err := r.write(); err != nil {
 			return s.fail(err) // it may or may not be found at the next open
 		}
-		s.work.lag.Store(int64(r.sealed))
+		s.work.unflushed.add(r.written, r.sealed)
+		r.written = r.written[:0]
 		return nil
 	}
 	r.forget()
@@ -124,7 +125,7 @@ func (s *Store) land(id uint64) error {
 	}
 	r.named = id != 0
 	r.rewind()
-	s.work.lag.Store(0)
+	s.work.unflushed.clear()
 	return nil
 }
 

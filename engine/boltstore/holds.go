@@ -150,7 +150,7 @@ func (v *view) receipt(id history.RunID) (r history.Receipt, ok bool, err error)
 
 // Receipt implements engine.Store.
 func (s *Store) Receipt(ctx context.Context, id history.RunID) (r history.Receipt, err error) {
-	err = s.view(ctx, "receipt of run "+id.String(), func(v *view) error {
+	err = s.viewRun(ctx, "receipt of run", id, func(v *view) error {
 		var ok bool
 		if r, ok, err = v.receipt(id); err == nil && !ok {
 			err = history.ErrNotFound

@@ -93,6 +93,15 @@ func (b bucketID) String() string {
 	}[b]
 }
 
+// byRun reports whether the keys of a bucket begin with a run.
+func (b bucketID) byRun() bool {
+	switch b {
+	case bMeta, bKeys, bTasks, bReady, bStatus, bTimers, bDefinitions, bDigests, bSecrets, bExpiring, bClosed, bDeleted, bHolds, bJournal, bListed:
+		return false
+	}
+	return true
+}
+
 // The values in answered.
 const (
 	markAnswered = 1

@@ -85,15 +85,13 @@ func (s *Store) readClaims(ctx context.Context, taken []takenRun) (claims []hist
 		return claims, nil, nil
 	}
 	now := s.readTime()
-	err = s.point(ctx, func(v *view) error {
-		for _, i := range unknown {
-			l := taken[i].lease
-			if claims[i], err = v.claim(l.run, l.token, now, taken[i].woken); err != nil {
-				broken = append(broken, fmt.Errorf("run %s: %w", l.run, err))
-			}
+	read := func(v *view, i int) {
+		l, err := taken[i].lease, error(nil)
+		if claims[i], err = v.claim(l.run, l.token, now, taken[i].woken); err != nil {
+			broken = append(broken, fmt.Errorf("run %s: %w", l.run, err))
 		}
-		return nil
-	})
+	}
+	err = s.readRuns(ctx, unknown, func(i int) history.RunID { return taken[i].run }, read)
 	return claims, broken, err
 }
 

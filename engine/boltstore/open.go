@@ -270,6 +270,7 @@ func (s *Store) begin(o Options, told *opening) (err error) {
 	removeRemains(s.path, o.Log)
 	s.ballast.gone = s.ballast.size > 0 && s.ballast.make() != nil // there is no room: new runs wait until there is
 	s.work.wake, s.work.done = make(chan struct{}, 1), make(chan struct{})
+	s.work.unflushed.runs = map[history.RunID]struct{}{}
 	go s.commitLoop()
 	return nil
 }

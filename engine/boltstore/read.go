@@ -23,13 +23,12 @@ func (s *Store) Run(ctx context.Context, id history.RunID) (history.Run, error) 
 	if err != nil {
 		return history.Run{}, err
 	}
-	run.Status = s.seenAs(id, run.Status)
-	return run, nil
+	return s.seen(run), nil
 }
 
 // RunByKey implements engine.Store.
 func (s *Store) RunByKey(ctx context.Context, tenant, key string) (history.Run, error) {
-	run, err := s.find(ctx, func(v *view) []byte { return v.get(bKeys, tenantKey(tenant, key)) })
+	run, err := s.find(ctx, func(v *view) []byte { return v.get(bKeys, tenantKey(tenant, key)) }, func(run *history.Run) bool { return !keyFree(run.Status) })
 	if err != nil {
 		return run, s.wrap(fmt.Sprintf("run with key %q", key), err)
 	}
@@ -43,29 +42,63 @@ func (s *Store) RunByTask(ctx context.Context, taskID string) (history.Run, erro
 			return nil
 		}
 		return v.get(bTasks, []byte(taskID))
-	})
+	}, func(*history.Run) bool { return true })
 	return run, s.wrap("run of task", err)
 }
 
-// find returns the run that a row of an index leads to.
-func (s *Store) find(ctx context.Context, row func(v *view) []byte) (run history.Run, err error) {
-	var id history.RunID
-	err = s.point(ctx, func(v *view) error {
-		k := row(v)
-		switch {
-		case k == nil:
-			return history.ErrNotFound
-		case copy(id[:], k) != len(id):
-			return fmt.Errorf("index row %x: %w", k, history.ErrCorrupt)
+// find returns the run that a row of an index leads to. While the run is settled, and there, its row does not change: so what the
+// file has of both is new enough, unless the file is known to lack something of the run.
+func (s *Store) find(ctx context.Context, row func(v *view) []byte, settled func(run *history.Run) bool) (run history.Run, err error) {
+	if err := s.usable(ctx); err != nil {
+		return run, err
+	}
+	found := lookup{row: row}
+	if s.work.unflushed.any() && s.readFile(found.led) == nil {
+		if err := s.readRun(ctx, found.id, found.read); err == nil && settled(&found.run) {
+			return s.seen(found.run), nil
 		}
-		run, err = v.run(id)
-		return err
+	}
+	err = s.point(ctx, func(v *view) error {
+		if err := found.led(v); err != nil {
+			return err
+		}
+		return found.read(v)
 	})
 	if err != nil {
 		return history.Run{}, err
 	}
-	run.Status = s.seenAs(id, run.Status)
-	return run, nil
+	return s.seen(found.run), nil
+}
+
+// lookup finds a run by a row of an index.
+type lookup struct {
+	row func(v *view) []byte
+	id  history.RunID
+	run history.Run
+}
+
+// led finds out which run the row leads to.
+func (l *lookup) led(v *view) error {
+	k := l.row(v)
+	switch {
+	case k == nil:
+		return history.ErrNotFound
+	case copy(l.id[:], k) != len(l.id):
+		return fmt.Errorf("index row %x: %w", k, history.ErrCorrupt)
+	}
+	return nil
+}
+
+// read reads that run.
+func (l *lookup) read(v *view) (err error) {
+	l.run, err = v.run(l.id)
+	return err
+}
+
+// seen returns a run with the status that it is seen with.
+func (s *Store) seen(run history.Run) history.Run {
+	run.Status = s.seenAs(run.ID, run.Status)
+	return run
 }
 
 // Outcome implements engine.Store. Of a run that was committed lately it knows without a look at the file.

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/perdure/perdure/engine/dirsync"
+	"github.com/perdure/perdure/history"
 )
 
 // redo is the log in front of the file. What a group wrote becomes one record, and once that is synced the group is
@@ -38,6 +39,8 @@ type redo struct {
 	pending []byte
 	sealed  int
 	writes  int // in pending
+	// written are the runs that the record which is being made writes to, some of them more than once.
+	written []history.RunID
 	// groups counts those since the store was opened, up to redoAfter; unable says that no log could be made.
 	groups int
 	unable bool
@@ -132,10 +135,16 @@ func (r *redo) note(w *write) {
 	}
 	r.pending = appendWrite(r.pending, w)
 	r.writes++
+	if !w.bucket.byRun() {
+		return
+	}
+	if id, n := history.RunID(w.key), len(r.written); n == 0 || r.written[n-1] != id {
+		r.written = append(r.written, id)
+	}
 }
 
 // forget drops what was noted since the last record.
-func (r *redo) forget() { r.pending = r.pending[:r.sealed] }
+func (r *redo) forget() { r.pending, r.written = r.pending[:r.sealed], r.written[:0] }
 
 // lacking reports whether there are records that the file lacks.
 func (r *redo) lacking() bool { return r.sealed > 0 }
@@ -168,7 +177,7 @@ func blocks[N int | int64](n N) int64 { return (int64(n) + redoBlock - 1) / redo
 // rewind begins the log anew: the file has everything.
 func (r *redo) rewind() {
 	r.at, r.sealed, r.writes = redoBlock, 0, 0
-	r.pending = r.pending[:0]
+	r.pending, r.written = r.pending[:0], r.written[:0]
 }
 
 // prepare has a log made, of which arrived tells later.

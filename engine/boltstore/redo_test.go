@@ -225,7 +225,7 @@ func TestTheLogIsFlushed(t *testing.T) {
 		startAll(t, s, abc)
 		time.Sleep(flushAfter + time.Millisecond)
 		synctest.Wait()
-		if s.work.behind() || s.work.redo.lacking() || s.work.redo.at != redoBlock {
+		if s.work.unflushed.any() || s.work.redo.lacking() || s.work.redo.at != redoBlock {
 			t.Error("the log was not flushed")
 		}
 		path := killed(t, s)

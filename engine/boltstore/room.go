@@ -117,7 +117,7 @@ func (s *Store) roomForRuns(ctx context.Context) error {
 }
 
 // used returns how much of the file is in use, with what is to get there from the log.
-func (s *Store) used() int64 { return s.extent.Load() - s.free() + s.work.lag.Load() }
+func (s *Store) used() int64 { return s.extent.Load() - s.free() + s.work.unflushed.bytes.Load() }
 
 // free returns the bytes of the file that can be written again, now or by the next transaction.
 func (s *Store) free() int64 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -149,12 +150,55 @@ func (s *Store) view(ctx context.Context, op string, fn func(v *view) error) err
 	return s.wrap(op, s.read(ctx, fn))
 }
 
-// viewRun is view for a read of one run, whose id is in the error.
+// viewRun is readRun, with the id in the error.
 func (s *Store) viewRun(ctx context.Context, what string, id history.RunID, fn func(v *view) error) error {
-	if err := s.point(ctx, fn); err != nil {
+	if err := s.readRun(ctx, id, fn); err != nil {
 		return s.wrap(what+" "+id.String(), err)
 	}
 	return nil
+}
+
+// readRun is point for fn that reads only rows whose keys begin with the run.
+func (s *Store) readRun(ctx context.Context, id history.RunID, fn func(v *view) error) error {
+	if s.work.unflushed.has(id) {
+		return s.point(ctx, fn)
+	}
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	return s.readFile(fn)
+}
+
+// readRuns is readRun for several, which some lead to: in one transaction those that are settled, in another those that are not.
+func (s *Store) readRuns(ctx context.Context, some []int, id func(i int) history.RunID, fn func(v *view, i int)) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	var late []int
+	settled := slices.DeleteFunc(some, func(i int) bool {
+		if !s.work.unflushed.has(id(i)) {
+			return false
+		}
+		late = append(late, i)
+		return true
+	})
+	all := func(some []int) func(v *view) error {
+		return func(v *view) error {
+			for _, i := range some {
+				fn(v, i)
+			}
+			return nil
+		}
+	}
+	if len(settled) > 0 {
+		if err := s.readFile(all(settled)); err != nil {
+			return err
+		}
+	}
+	if len(late) == 0 {
+		return nil
+	}
+	return s.point(ctx, all(late))
 }
 
 // read runs fn in a read transaction that has everything that was acknowledged before.
@@ -162,7 +206,7 @@ func (s *Store) read(ctx context.Context, fn func(v *view) error) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	if !s.work.behind() {
+	if !s.work.unflushed.any() {
 		return s.readFile(fn)
 	}
 	return s.readAfter(ctx, s.catchUp, fn)
@@ -206,7 +250,7 @@ func (s *Store) point(ctx context.Context, fn func(v *view) error) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	if !s.work.behind() {
+	if !s.work.unflushed.any() {
 		return s.readFile(fn)
 	}
 	var begun atomic.Bool // by the committer, or given up by the caller
@@ -232,7 +276,7 @@ func (s *Store) readLocked(ctx context.Context, fn func(v *view) error) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	if s.work.behind() {
+	if s.work.unflushed.any() {
 		return errBehind
 	}
 	return s.readFile(fn)

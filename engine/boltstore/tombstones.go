@@ -48,7 +48,7 @@ func (st *stage) lateDuplicate(id history.RunID, s *history.Start) (ok bool, err
 
 // Tombstone implements engine.Store.
 func (s *Store) Tombstone(ctx context.Context, id history.RunID) (t history.Tombstone, err error) {
-	err = s.view(ctx, "tombstone of run "+id.String(), func(v *view) error {
+	err = s.viewRun(ctx, "tombstone of run", id, func(v *view) error {
 		var ok bool
 		if t, ok, err = v.tombstone(id); err == nil && !ok {
 			err = history.ErrNotFound

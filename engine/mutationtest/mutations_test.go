@@ -110,6 +110,16 @@ func mutations() []mutation {
 			pkg:   store, run: "TestReadersFindWhatWasAcknowledged",
 		},
 		{
+			bug: "a record in the log does not say which runs it writes to", part: faults, also: contract,
+			edits: []overlay.Edit{{File: store + "redo.go", Old: "\t\tr.written = append(r.written, id)\n", New: ""}},
+			pkg:   store, run: "TestReadsSeeWhatIsInTheLogOnly",
+		},
+		{
+			bug: "a key that was used again leads to the run that had it", part: faults,
+			edits: []overlay.Edit{{File: store + "read.go", Old: "return !keyFree(run.Status) })", New: "return true })"}},
+			pkg:   store, run: "TestReadsSeeWhatIsInTheLogOnly",
+		},
+		{
 			bug: "what waits in the open transaction is lost where an op breaks", part: faults,
 			edits: []overlay.Edit{{File: store + "flush.go", Old: "\ts.work.redo.forget()\n\tif tx == nil {", New: "\ts.work.redo.forget()\n\ts.work.redo.rewind()\n\tif tx == nil {"}},
 			pkg:   store, run: "TestAnOpThatBreaksKeepsWhatIsInTheLog",
