@@ -35,9 +35,9 @@ type codecStore struct {
 }
 
 // Start implements Store.
-func (s *codecStore) Start(ctx context.Context, start history.Start) (run history.Run, existed bool, err error) {
-	if !s.coder.passesStart(&start) {
-		return s.startEncoded(ctx, &start, s.Store.Start)
+func (s *codecStore) Start(ctx context.Context, start *history.Start) (run history.Run, existed bool, err error) {
+	if !s.coder.passesStart(start) {
+		return s.startEncoded(ctx, start, s.Store.Start)
 	}
 	run, existed, err = s.Store.Start(ctx, start)
 	s.coder.decodeRun(&run)
@@ -51,16 +51,16 @@ type claimingCodecStore struct {
 }
 
 // StartClaimed implements StartClaimer.
-func (s *claimingCodecStore) StartClaimed(ctx context.Context, start history.Start, owner string, ttl time.Duration) (run history.Run, existed bool, claim *history.Claim, err error) {
-	claiming := func(ctx context.Context, start history.Start) (run history.Run, existed bool, err error) {
+func (s *claimingCodecStore) StartClaimed(ctx context.Context, start *history.Start, owner string, ttl time.Duration) (run history.Run, existed bool, claim *history.Claim, err error) {
+	claiming := func(ctx context.Context, start *history.Start) (run history.Run, existed bool, err error) {
 		run, existed, claim, err = s.starter.StartClaimed(ctx, start, owner, ttl)
 		return run, existed, err
 	}
-	if s.coder.passesStart(&start) {
+	if s.coder.passesStart(start) {
 		run, existed, err = claiming(ctx, start)
 		s.coder.decodeRun(&run)
 	} else {
-		run, existed, err = s.startEncoded(ctx, &start, claiming)
+		run, existed, err = s.startEncoded(ctx, start, claiming)
 	}
 	if claim != nil {
 		s.coder.decodeClaim(claim)
@@ -71,7 +71,7 @@ func (s *claimingCodecStore) StartClaimed(ctx context.Context, start history.Sta
 // startEncoded starts by a call of the store, and is apart from Start, as commitEncoded is from Commit: what they need on the stack is much, and most often not
 // needed. The digest of an input is keyed where payloads are encrypted, and a key may have been added since the run that it is
 // compared with was started: on a conflict it is compared under the older keys too.
-func (s *codecStore) startEncoded(ctx context.Context, start *history.Start, to func(context.Context, history.Start) (history.Run, bool, error)) (run history.Run, existed bool, err error) {
+func (s *codecStore) startEncoded(ctx context.Context, start *history.Start, to func(context.Context, *history.Start) (history.Run, bool, error)) (run history.Run, existed bool, err error) {
 	if err := start.Check(); err != nil {
 		return run, false, err
 	}
@@ -93,7 +93,7 @@ func (s *codecStore) startEncoded(ctx context.Context, start *history.Start, to 
 				item.Content = signal
 				try.Signal = &item
 			}
-			run, existed, err = to(ctx, try)
+			run, existed, err = to(ctx, &try)
 			if !errors.Is(err, history.ErrConflict) {
 				s.coder.decodeRun(&run)
 				return run, existed, err

@@ -212,7 +212,7 @@ func (l *lineage) adopt(ctx context.Context, s history.Start, events []history.E
 		}
 		s.Facts = append(s.Facts, signals...)
 	}
-	run, existed, err := l.engine.store.Start(ctx, s)
+	run, existed, err := l.engine.store.Start(ctx, &s)
 	return l.engine.explain(run), existed, err
 }
 

@@ -45,7 +45,7 @@ func Start[In, Out any](ctx context.Context, e *Engine, w *workflow.Workflow[In,
 	if err != nil {
 		return nil, fmt.Errorf("start %s: input %T does not encode to JSON: %w", w.Key().Name, in, err)
 	}
-	s := history.Start{
+	s := &history.Start{
 		Spec: history.Spec{
 			Tenant: opts.Tenant, Key: opts.Key, Workflow: w.Key().Name, Version: w.Key().Version, Principal: opts.Principal,
 			Queue: opts.Queue, Priority: opts.Priority, Tags: opts.Tags, Retention: opts.Retention,
@@ -59,7 +59,7 @@ func Start[In, Out any](ctx context.Context, e *Engine, w *workflow.Workflow[In,
 	case opts.Deadline < 0:
 		return nil, fmt.Errorf("start %s: the deadline passed %s ago: %w", w.Key().Name, -opts.Deadline, history.ErrInvalid)
 	}
-	run, existed, err := e.StartRun(ctx, s)
+	run, existed, err := e.start(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,12 @@ func Start[In, Out any](ctx context.Context, e *Engine, w *workflow.Workflow[In,
 // registered code cannot decode is refused with history.ErrInvalid; a workflow that is not registered here is started
 // all the same, and waits for a worker that has it.
 func (e *Engine) StartRun(ctx context.Context, s history.Start) (run history.Run, existed bool, err error) {
-	if err := e.prepareStart(&s); err != nil {
+	return e.start(ctx, &s)
+}
+
+// start fills in what s leaves open, and starts the run.
+func (e *Engine) start(ctx context.Context, s *history.Start) (run history.Run, existed bool, err error) {
+	if err := e.prepareStart(s); err != nil {
 		return history.Run{}, false, fmt.Errorf("start %s v%d: %w", s.Spec.Workflow, s.Spec.Version, err)
 	}
 	if e.starter == nil || s.Signal != nil || len(s.Adopt) > 0 {
@@ -80,7 +85,7 @@ func (e *Engine) StartRun(ctx context.Context, s history.Start) (run history.Run
 }
 
 // startHere starts a run and has the worker begin with it at once, without a claim, where the worker has room for it.
-func (e *Engine) startHere(ctx context.Context, s history.Start) (run history.Run, existed bool, err error) {
+func (e *Engine) startHere(ctx context.Context, s *history.Start) (run history.Run, existed bool, err error) {
 	if s.Spec.CreatedAt.IsZero() {
 		s.Spec.CreatedAt = e.store.Now()
 	}

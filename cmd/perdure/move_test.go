@@ -98,7 +98,7 @@ func (p *place) fill(path string, runs int) {
 		wg.Go(func() {
 			for i := worker; i < runs; i += 50 {
 				spec := history.Spec{Key: fmt.Sprint("fill-", i), Workflow: "fill", Version: 1}
-				if _, _, err := s.Start(p.t.Context(), history.Start{Spec: spec, Input: input}); err != nil {
+				if _, _, err := s.Start(p.t.Context(), &history.Start{Spec: spec, Input: input}); err != nil {
 					p.t.Error(err)
 				}
 			}

@@ -15,8 +15,8 @@ func (s *Store) encodeAdopted(e *encodedStart) error {
 		}
 		e.questions = append(e.questions, rec)
 	}
-	for _, c := range e.start.Children {
-		child, err := s.encodeStart(c)
+	for i := range e.start.Children {
+		child, err := s.encodeStart(&e.start.Children[i])
 		if err != nil {
 			return err
 		}

@@ -67,7 +67,7 @@ func onSmallDisk(t *testing.T, dir string) {
 	}
 	big := make([]byte, 256<<10)
 	for n := 0; ; n++ {
-		_, _, err := s.Start(t.Context(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1}, Input: big})
+		_, _, err := s.Start(t.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1}, Input: big})
 		if errors.Is(err, history.ErrFull) {
 			break
 		}

@@ -95,7 +95,7 @@ func BenchmarkOneStepRun(b *testing.B) {
 func BenchmarkSignal(b *testing.B) {
 	s := benchStore(b)
 	parallel(b, func(worker int, pb *testing.PB) error {
-		run, _, err := s.Start(context.Background(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1}})
+		run, _, err := s.Start(context.Background(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1}})
 		if err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func BenchmarkSignal(b *testing.B) {
 // beginBench starts a run on a queue of its own and claims it.
 func beginBench(s *boltstore.Store, queue string) (history.Run, history.Claim, error) {
 	spec := history.Spec{Workflow: "w", Version: 1, Queue: queue}
-	run, _, err := s.Start(context.Background(), history.Start{Spec: spec, Input: []byte(`{"n":1}`)})
+	run, _, err := s.Start(context.Background(), &history.Start{Spec: spec, Input: []byte(`{"n":1}`)})
 	if err != nil {
 		return run, history.Claim{}, err
 	}

@@ -31,7 +31,7 @@ func BenchmarkRetention(b *testing.B) {
 			slots <- struct{}{}
 			g.Go(func() {
 				defer func() { <-slots }()
-				run, _, err := s.Start(b.Context(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Retention: 1}, Input: []byte(fmt.Sprintf(`"%0200d"`, i))})
+				run, _, err := s.Start(b.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Retention: 1}, Input: []byte(fmt.Sprintf(`"%0200d"`, i))})
 				if err == nil {
 					_, err = s.Cancel(b.Context(), run.ID, "bench", "")
 				}

@@ -27,7 +27,7 @@ func TestDamagedRunDoesNotStopTheCleanUp(t *testing.T) {
 		if i%2 == 0 {
 			spec.Retention = time.Hour
 		}
-		run, _, err := s.Start(t.Context(), history.Start{Spec: spec})
+		run, _, err := s.Start(t.Context(), &history.Start{Spec: spec})
 		if err != nil {
 			t.Fatal(err)
 		}

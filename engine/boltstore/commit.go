@@ -50,7 +50,7 @@ func (s *Store) encodeBatch(b *history.Batch) (*encodedBatch, error) {
 	}
 	for _, c := range b.Children {
 		c.Spec.Parent = b.Run
-		child, err := s.encodeStart(c)
+		child, err := s.encodeStart(&c)
 		if err != nil {
 			return nil, err
 		}

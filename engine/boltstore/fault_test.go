@@ -26,7 +26,7 @@ func openInternal(t *testing.T) *Store {
 
 func startRun(t *testing.T, s *Store, key string) (history.Run, error) {
 	t.Helper()
-	run, _, err := s.Start(t.Context(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: key}})
+	run, _, err := s.Start(t.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: key}})
 	return run, err
 }
 
@@ -144,7 +144,7 @@ func TestAGroupIsCheckedInOrder(t *testing.T) {
 	fresh := make([]bool, n)
 	for i := range n {
 		wg.Go(func() {
-			_, existed, err := s.Start(t.Context(), history.Start{Spec: history.Spec{Workflow: "w", Key: fmt.Sprint(i % 2)}})
+			_, existed, err := s.Start(t.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Key: fmt.Sprint(i % 2)}})
 			if err != nil {
 				t.Error(err)
 			}

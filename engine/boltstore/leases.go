@@ -175,7 +175,8 @@ func (s *Store) knownClaim(l *lease, woken bool) *history.Claim {
 	if fresh && (r.begun == nil || r.begun.Seq != r.state.Seq) {
 		return nil
 	}
-	c := &history.Claim{Run: history.Run{Spec: copiedSpec(r.spec), State: r.state}, Token: l.token, Now: s.readTimeLocked()}
+	c := &history.Claim{Run: history.Run{Spec: *r.spec, State: r.state}, Token: l.token, Now: s.readTimeLocked()}
+	ownSpec(&c.Run.Spec)
 	c.Run.Status = history.StatusRunning
 	if fresh {
 		c.Fresh = copied(r.begun)
@@ -221,7 +222,8 @@ func (s *Store) seat(taken []takenRun, claims []history.Claim, broken []error) [
 			s.letGo(l)
 			continue
 		}
-		spec := copiedSpec(&c.Run.Spec)
+		spec := c.Run.Spec
+		ownSpec(&spec)
 		l.spec, l.recorded = &spec, c.Run.Claimed
 		kept = append(kept, c)
 	}

@@ -30,7 +30,7 @@ func BenchmarkClaim(b *testing.B) {
 					spec := history.Spec{
 						Tenant: fmt.Sprint(i % tenants), Workflow: "w", Version: 1, ConcurrencyKey: fmt.Sprint(i), ConcurrencyLimit: 1,
 					}
-					_, _, err := s.Start(b.Context(), history.Start{Spec: spec})
+					_, _, err := s.Start(b.Context(), &history.Start{Spec: spec})
 					return err
 				})
 			}

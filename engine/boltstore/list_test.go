@@ -20,7 +20,7 @@ func manyRuns(t testing.TB, s *boltstore.Store, n int, spec func(i int) history.
 	g.SetLimit(512)
 	for i := range n {
 		g.Go(func() error {
-			_, _, err := s.Start(t.Context(), history.Start{Spec: spec(i)})
+			_, _, err := s.Start(t.Context(), &history.Start{Spec: spec(i)})
 			return err
 		})
 	}
@@ -37,7 +37,7 @@ func TestListFindsFewAmongMany(t *testing.T) {
 		ID:  history.NewRunID(s.Now().Add(-time.Second)), // before those of the others
 		Key: "needle", Workflow: "rare", Version: 1, Tenant: "acme", Principal: "alice", TaskID: "task", Tags: map[string]string{"order": "17"},
 	}
-	run, _, err := s.Start(t.Context(), history.Start{Spec: needle})
+	run, _, err := s.Start(t.Context(), &history.Start{Spec: needle})
 	if err != nil {
 		t.Fatal(err)
 	}

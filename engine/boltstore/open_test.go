@@ -38,7 +38,7 @@ func open(t *testing.T, path string, o *boltstore.Options) *boltstore.Store {
 
 func start(t *testing.T, s *boltstore.Store, key string, size int) history.Run {
 	t.Helper()
-	run, _, err := s.Start(t.Context(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: key}, Input: make([]byte, size)})
+	run, _, err := s.Start(t.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: key}, Input: make([]byte, size)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +266,7 @@ func TestReadOnlyReadsAndRefusesWrites(t *testing.T) {
 	if err != nil || len(page.Runs) != runs {
 		t.Fatalf("%d runs, error %v", len(page.Runs), err)
 	}
-	_, _, err = s.Start(t.Context(), history.Start{Spec: history.Spec{Workflow: "w"}})
+	_, _, err = s.Start(t.Context(), &history.Start{Spec: history.Spec{Workflow: "w"}})
 	if !errors.Is(err, history.ErrReadOnly) {
 		t.Errorf("a write gives %v", err)
 	}
@@ -283,7 +283,7 @@ func TestFullStoreRefusesAndGoesOn(t *testing.T) {
 	acknowledged := 0
 	var err error
 	for acknowledged < 1000 {
-		_, _, err = s.Start(t.Context(), history.Start{Spec: history.Spec{Workflow: "w", Key: fmt.Sprint(acknowledged)}, Input: make([]byte, 256<<10)})
+		_, _, err = s.Start(t.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Key: fmt.Sprint(acknowledged)}, Input: make([]byte, 256<<10)})
 		if err != nil {
 			break
 		}

@@ -62,7 +62,7 @@ func live(tb testing.TB, s *boltstore.Store, n int) {
 	g.SetLimit(500)
 	for i := range n {
 		g.Go(func() error {
-			_, _, err := s.Start(tb.Context(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: fmt.Sprint("k", i)}, Input: []byte(`{"name":"somebody"}`)})
+			_, _, err := s.Start(tb.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: fmt.Sprint("k", i)}, Input: []byte(`{"name":"somebody"}`)})
 			return err
 		})
 	}

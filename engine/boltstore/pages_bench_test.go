@@ -52,7 +52,7 @@ func BenchmarkPagesOfRuns(b *testing.B) {
 
 // oneStep takes a run from its start to its end.
 func oneStep(s *Store, queue string) error {
-	run, _, err := s.Start(context.Background(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Queue: queue}, Input: []byte(`{"n":1}`)})
+	run, _, err := s.Start(context.Background(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Queue: queue}, Input: []byte(`{"n":1}`)})
 	if err != nil {
 		return err
 	}

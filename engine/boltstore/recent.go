@@ -113,11 +113,9 @@ func copied(e *history.Event) *history.Event {
 	return &c
 }
 
-// copiedSpec is a spec whose memory is the receiver's own.
-func copiedSpec(s *history.Spec) history.Spec {
-	c := *s
-	c.Tags, c.Accepts = maps.Clone(s.Tags), slices.Clone(s.Accepts)
-	return c
+// ownSpec gives a copy of a spec memory of its own.
+func ownSpec(s *history.Spec) {
+	s.Tags, s.Accepts = maps.Clone(s.Tags), slices.Clone(s.Accepts)
 }
 
 // recall returns what is known of a run that is not over (nil: nothing), and since when it is woken in memory (zero: it is

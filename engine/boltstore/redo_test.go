@@ -493,7 +493,7 @@ func TestAGroupWithoutRoomLosesNothing(t *testing.T) {
 	logged(t, func(t *testing.T, s *Store) {
 		startAll(t, s, abc)
 		s.db.MaxSize = int(s.extent.Load()) + 1<<20
-		_, _, err := s.Start(t.Context(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: "large"}, Input: make([]byte, 2<<20)})
+		_, _, err := s.Start(t.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: "large"}, Input: make([]byte, 2<<20)})
 		if !errors.Is(err, history.ErrFull) || errors.Is(err, history.ErrFailed) {
 			t.Errorf("a start of 2 MiB: %v, want ErrFull", err)
 		}

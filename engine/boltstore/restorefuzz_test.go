@@ -78,7 +78,7 @@ func goodBackup(f *testing.F, path string) []byte {
 		f.Fatal(err)
 	}
 	for _, key := range []string{"a", "b", "c"} {
-		run, _, err := s.Start(f.Context(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: key}, Input: []byte(`"` + key + `"`)})
+		run, _, err := s.Start(f.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: key}, Input: []byte(`"` + key + `"`)})
 		if err == nil && key == "b" {
 			_, err = s.Cancel(f.Context(), run.ID, "", "")
 		}

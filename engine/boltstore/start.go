@@ -38,24 +38,21 @@ func (s *Store) encodeItem(i history.InboxItem) (*encodedItem, error) {
 	return &encodedItem{item: i, rec: rec, digest: history.SignalDigest(&i)}, nil
 }
 
-func (s *Store) encodeStart(start history.Start) (*encodedStart, error) {
+func (s *Store) encodeStart(start *history.Start) (*encodedStart, error) {
 	if err := start.Check(); err != nil {
 		return nil, err
 	}
 	now := s.clock.now()
+	e := &encodedStart{start: *start}
+	start = &e.start
+	ownSpec(&start.Spec) // it stays in memory
 	start.Fill(now)
-	start.Spec = copiedSpec(&start.Spec) // it stays in memory
-	e := &encodedStart{start: start, rows: start.Rows()}
 	var err error
 	if e.spec, err = history.Encode(s.codec, &e.start.Spec); err != nil {
 		return nil, err
 	}
-	e.events = unencoded(start.Begin(now))
-	if err := s.encodeEvents(history.Digest{}, e.events); err != nil {
+	if err = s.encodeBeginning(e, now); err != nil {
 		return nil, err
-	}
-	if len(e.events) == 1 {
-		e.begun = keepable(&e.events[0].event)
 	}
 	if start.Signal != nil {
 		if e.signal, err = s.encodeItem(*start.Signal); err != nil {
@@ -63,6 +60,19 @@ func (s *Store) encodeStart(start history.Start) (*encodedStart, error) {
 		}
 	}
 	return e, s.encodeAdopted(e)
+}
+
+// encodeBeginning encodes the events that a run begins with.
+func (s *Store) encodeBeginning(e *encodedStart, now history.Time) error {
+	e.rows = e.start.Rows()
+	e.events = unencoded(e.start.Begin(now))
+	if err := s.encodeEvents(history.Digest{}, e.events); err != nil {
+		return err
+	}
+	if len(e.events) == 1 {
+		e.begun = keepable(&e.events[0].event)
+	}
+	return nil
 }
 
 // unencoded copies events, to be encoded.
@@ -87,7 +97,7 @@ func (s *Store) encodeEvents(head history.Digest, events []encodedEvent) (err er
 }
 
 // Start implements engine.Store.
-func (s *Store) Start(ctx context.Context, start history.Start) (history.Run, bool, error) {
+func (s *Store) Start(ctx context.Context, start *history.Start) (history.Run, bool, error) {
 	e, err := s.encodeStart(start)
 	if err != nil {
 		return history.Run{}, false, s.wrap("start", err)
@@ -124,7 +134,8 @@ func (st *stage) seen(w *workRun) (history.Run, error) {
 	if err != nil {
 		return history.Run{}, err
 	}
-	run := history.Run{Spec: copiedSpec(spec), State: w.state}
+	run := history.Run{Spec: *spec, State: w.state}
+	ownSpec(&run.Spec)
 	run.Status = run.Status.Seen(st.store.held(w.id))
 	return run, nil
 }

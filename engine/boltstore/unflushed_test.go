@@ -32,7 +32,7 @@ func stall(t *testing.T, s *Store) (goOn func()) {
 // has is read. Nothing else moves in this bubble: a reader that waited would wait for ever.
 func TestReadsOfSettledRunsWaitForNobody(t *testing.T) {
 	logged(t, func(t *testing.T, s *Store) {
-		settled, _, err := s.Start(t.Context(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: "settled", TaskID: "task of settled"}})
+		settled, _, err := s.Start(t.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: "settled", TaskID: "task of settled"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +63,7 @@ func TestReadsOfSettledRunsWaitForNobody(t *testing.T) {
 // TestReadsSeeWhatIsInTheLogOnly: each reading of a run has what was acknowledged before it, wherever that is.
 func TestReadsSeeWhatIsInTheLogOnly(t *testing.T) {
 	logged(t, func(t *testing.T, s *Store) {
-		run, _, err := s.Start(t.Context(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: "key", TaskID: "task"}})
+		run, _, err := s.Start(t.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: "key", TaskID: "task"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +89,7 @@ func TestReadsSeeWhatIsInTheLogOnly(t *testing.T) {
 		// A failed run leaves its key to the next.
 		time.Sleep(flushAfter + time.Millisecond)
 		synctest.Wait()
-		next, _, err := s.Start(t.Context(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: "key"}, ReuseAfterFailure: true})
+		next, _, err := s.Start(t.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: "key"}, ReuseAfterFailure: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func end(t *testing.T, s *Store, run history.Run) {
 // TestBucketsByRun: what byRun says is so, in a file with rows of many kinds.
 func TestBucketsByRun(t *testing.T) {
 	logged(t, func(t *testing.T, s *Store) {
-		run, _, err := s.Start(t.Context(), history.Start{
+		run, _, err := s.Start(t.Context(), &history.Start{
 			Spec:   history.Spec{Workflow: "w", Version: 1, Key: "key", TaskID: "task", Tags: map[string]string{"of": "the test"}},
 			Signal: &history.InboxItem{Kind: history.InboxSignal, Name: "go", Key: "g"},
 		})

@@ -71,7 +71,7 @@ func TestUpgradeFromFormat1(t *testing.T) {
 			if i%2 == 0 {
 				spec.Retention = time.Hour
 			}
-			run, _, err := s.Start(t.Context(), history.Start{Spec: spec, Signal: &signal})
+			run, _, err := s.Start(t.Context(), &history.Start{Spec: spec, Signal: &signal})
 			if err == nil && i >= 10 { // the first are left alive
 				_, err = s.Cancel(t.Context(), run.ID, "", "")
 			}

@@ -31,7 +31,7 @@ func TestUpgradeFromFormat2GoesOnAfterAKill(t *testing.T) {
 			g.SetLimit(256)
 			for range runs {
 				g.Go(func() error {
-					_, _, err := s.Start(t.Context(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Tenant: "acme"}})
+					_, _, err := s.Start(t.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Tenant: "acme"}})
 					return err
 				})
 			}

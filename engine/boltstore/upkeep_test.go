@@ -41,7 +41,7 @@ func TestBackupWhileRunsAreWritten(t *testing.T) {
 	for range 8 {
 		g.Go(func() {
 			for ctx.Err() == nil {
-				_, _, err := s.Start(t.Context(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1}, Input: make([]byte, 500)})
+				_, _, err := s.Start(t.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1}, Input: make([]byte, 500)})
 				if err != nil {
 					t.Error(err)
 					return
@@ -123,7 +123,7 @@ func TestCompactKeepsEverythingButTheFreePages(t *testing.T) {
 	kept := start(t, s, "kept", 100)
 	var ids []history.RunID
 	for range 20 {
-		run, _, err := s.Start(t.Context(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Retention: 1}, Input: make([]byte, 1<<20)})
+		run, _, err := s.Start(t.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Retention: 1}, Input: make([]byte, 1<<20)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +176,7 @@ func TestHighWaterRefusesNewRunsEarly(t *testing.T) {
 	var err error
 	for err == nil && len(ids) < 100 {
 		var run history.Run
-		run, _, err = s.Start(t.Context(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: "k" + string(rune('a'+len(ids))), Retention: 1}, Input: make([]byte, 256<<10)})
+		run, _, err = s.Start(t.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: "k" + string(rune('a'+len(ids))), Retention: 1}, Input: make([]byte, 256<<10)})
 		if err == nil {
 			ids = append(ids, run.ID)
 		}
@@ -184,7 +184,7 @@ func TestHighWaterRefusesNewRunsEarly(t *testing.T) {
 	if !errors.Is(err, history.ErrFull) || len(ids) < 10 {
 		t.Fatalf("after %d runs: %v, want ErrFull", len(ids), err)
 	}
-	if _, existed, err := s.Start(t.Context(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: "ka"}, Input: make([]byte, 256<<10)}); err != nil || !existed {
+	if _, existed, err := s.Start(t.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: "ka"}, Input: make([]byte, 256<<10)}); err != nil || !existed {
 		t.Errorf("a repeated start above the mark: %t, %v", existed, err)
 	}
 	if _, err := s.Deliver(t.Context(), ids[0], history.InboxItem{Kind: history.InboxSignal, Name: "x", Payload: make([]byte, 1<<20)}); err != nil {
@@ -210,7 +210,7 @@ func TestStatsCountByStatusAndLine(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "perdure.db"), nil)
 	first := start(t, s, "a", 10)
 	start(t, s, "b", 10)
-	if _, _, err := s.Start(t.Context(), history.Start{Spec: history.Spec{Workflow: "mail", Version: 3, Queue: "slow", Tenant: "acme"}}); err != nil {
+	if _, _, err := s.Start(t.Context(), &history.Start{Spec: history.Spec{Workflow: "mail", Version: 3, Queue: "slow", Tenant: "acme"}}); err != nil {
 		t.Fatal(err)
 	}
 	over := start(t, s, "c", 10)

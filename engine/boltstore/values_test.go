@@ -168,7 +168,7 @@ func TestFileWithoutValuesIsOpened(t *testing.T) {
 func TestErasedPayloadIsNowhereAfterACompaction(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "perdure.db")
 	s := opened(t, path)
-	run, _, err := s.Start(t.Context(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: "k"}, Input: []byte(`"small-secret"`)})
+	run, _, err := s.Start(t.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: "k"}, Input: []byte(`"small-secret"`)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func populated(t *testing.T) string {
 		Open: []history.Interrupt{{Key: "q", Position: "q#0", Method: history.MethodQuestion, Body: []byte(`{}`)}},
 	})
 	check(err)
-	_, _, err = s.Start(ctx, history.Start{Spec: history.Spec{Workflow: "w", Version: 2, Key: "ready", TaskID: "task"}, Signal: &history.InboxItem{
+	_, _, err = s.Start(ctx, &history.Start{Spec: history.Spec{Workflow: "w", Version: 2, Key: "ready", TaskID: "task"}, Signal: &history.InboxItem{
 		Kind: history.InboxSignal, Name: "go", Key: "g",
 	}})
 	check(err)

@@ -32,7 +32,7 @@ func buried(t *testing.T) string {
 	check(err)
 	ctx := t.Context()
 	begin := func(key string, keep time.Duration) history.RunID {
-		run, _, err := s.Start(ctx, history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: key, Retention: keep}, Signal: &history.InboxItem{
+		run, _, err := s.Start(ctx, &history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: key, Retention: keep}, Signal: &history.InboxItem{
 			Kind: history.InboxSignal, Name: "x", Key: "1",
 		}})
 		check(err)

@@ -36,7 +36,7 @@ func sleepers(t *testing.T, n int) (*Store, func(time.Duration)) {
 		}
 	})
 	for i := range n {
-		if _, _, err := s.Start(t.Context(), history.Start{Spec: history.Spec{Key: fmt.Sprint(i), Workflow: "w", Version: 1}}); err != nil {
+		if _, _, err := s.Start(t.Context(), &history.Start{Spec: history.Spec{Key: fmt.Sprint(i), Workflow: "w", Version: 1}}); err != nil {
 			t.Fatal(err)
 		}
 		c := claimAll(t, s)[0]

@@ -18,7 +18,7 @@ func TestRunAwakeInMemoryIsClaimedOnceWhileItIsWritten(t *testing.T) {
 	id := s.wokenRuns()[0]
 	for i := range 3 * lineWindow { // more than a window holds: the rest of the line is on disk only
 		start := history.Start{Spec: history.Spec{Key: fmt.Sprint("ready ", i), Workflow: "w", Version: 1, Priority: 1}}
-		if _, _, err := s.Start(t.Context(), start); err != nil {
+		if _, _, err := s.Start(t.Context(), &start); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -35,7 +35,7 @@ func (c *cluster) overtakes() {
 		c.t.Fatal(err)
 	}
 	defer store.Close()
-	run, _, err := store.Start(c.t.Context(), history.Start{Spec: history.Spec{Key: "slow", Workflow: "slow", Version: 1}, Input: []byte(`""`)})
+	run, _, err := store.Start(c.t.Context(), &history.Start{Spec: history.Spec{Key: "slow", Workflow: "slow", Version: 1}, Input: []byte(`""`)})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func (c *cluster) overtakes() {
 	}
 	c.kill(c.workers[second.process])
 	// The stopped one has come to itself when it has executed another run.
-	other, _, err := store.Start(c.t.Context(), history.Start{Spec: history.Spec{Key: "other", Workflow: "slow", Version: 1}, Input: []byte(`""`)})
+	other, _, err := store.Start(c.t.Context(), &history.Start{Spec: history.Spec{Key: "other", Workflow: "slow", Version: 1}, Input: []byte(`""`)})
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -150,7 +150,7 @@ func fill(t *testing.T, path string) {
 	var g errgroup.Group
 	for i := range upkeepRuns {
 		g.Go(func() error {
-			run, _, err := s.Start(t.Context(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: fmt.Sprint(i)}})
+			run, _, err := s.Start(t.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: fmt.Sprint(i)}})
 			if err == nil && i%2 == 0 {
 				_, err = s.Cancel(t.Context(), run.ID, "", "")
 			}

@@ -124,7 +124,7 @@ func (d *driver) do(ctx context.Context, req request, rep *reply) (err error) {
 }
 
 func (d *driver) start(ctx context.Context, req request, rep *reply) error {
-	run, _, err := d.store.Start(ctx, history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: req.Key}, Input: payload(req.Size)})
+	run, _, err := d.store.Start(ctx, &history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: req.Key}, Input: payload(req.Size)})
 	rep.Head = fmt.Sprint(run.Head)
 	return err
 }

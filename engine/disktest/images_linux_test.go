@@ -263,7 +263,7 @@ func read(path string, o *boltstore.Options, goOn bool) (runs map[string]string,
 	if err := verify(ctx, s); err != nil || !goOn {
 		return runs, defs, err
 	}
-	if _, _, err := s.Start(ctx, history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: "after the cut"}, Input: payload(5000)}); err != nil {
+	if _, _, err := s.Start(ctx, &history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: "after the cut"}, Input: payload(5000)}); err != nil {
 		return nil, nil, err
 	}
 	return runs, defs, verify(ctx, s)

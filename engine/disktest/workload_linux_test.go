@@ -219,7 +219,7 @@ func (w *workload) start(n int) error {
 			return err
 		}
 		g.Go(func() error {
-			if _, _, err := w.store.Start(w.ctx, s); err != nil {
+			if _, _, err := w.store.Start(w.ctx, &s); err != nil {
 				return err
 			}
 			return w.tell(key)

@@ -53,7 +53,7 @@ func benchStart(b *testing.B, s *pgstore.Store, n int) {
 	for range writers {
 		wg.Go(func() {
 			for left.Add(-1) >= 0 {
-				if _, _, err := s.Start(context.Background(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1}, Input: []byte(`{"n":1}`)}); err != nil {
+				if _, _, err := s.Start(context.Background(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1}, Input: []byte(`{"n":1}`)}); err != nil {
 					b.Error(err)
 					return
 				}
@@ -155,7 +155,7 @@ func BenchmarkTold(b *testing.B) {
 	defer stores[1].Subscribe(func(c engine.Change) { told <- c.Run })()
 	var took []time.Duration
 	for range b.N {
-		run, _, err := stores[0].Start(b.Context(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1}, Input: []byte("1")})
+		run, _, err := stores[0].Start(b.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1}, Input: []byte("1")})
 		if err != nil {
 			b.Fatal(err)
 		}

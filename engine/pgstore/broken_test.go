@@ -84,7 +84,7 @@ func (b *broken) begin(change ...func(*history.Spec)) history.Run {
 	for _, c := range change {
 		c(&spec)
 	}
-	run, _, err := b.direct.Start(b.Context(), history.Start{Spec: spec})
+	run, _, err := b.direct.Start(b.Context(), &history.Start{Spec: spec})
 	b.ok(err)
 	return run
 }

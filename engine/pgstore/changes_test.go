@@ -35,7 +35,7 @@ func changes() map[string]func(b *broken) change {
 			key := b.fresh()
 			return change{
 				call: func(ctx context.Context, _ bool) error {
-					_, _, err := b.store.Start(ctx, history.Start{Spec: history.Spec{Key: key, Workflow: "w", Version: 1}, Input: []byte("1")})
+					_, _, err := b.store.Start(ctx, &history.Start{Spec: history.Spec{Key: key, Workflow: "w", Version: 1}, Input: []byte("1")})
 					return err
 				},
 				once: func() {
@@ -49,7 +49,7 @@ func changes() map[string]func(b *broken) change {
 			key := b.fresh()
 			return change{
 				call: func(ctx context.Context, _ bool) error {
-					_, _, _, err := b.store.StartClaimed(ctx, history.Start{Spec: history.Spec{Key: key, Workflow: "w", Version: 1}, Input: []byte("1")}, "me", time.Minute)
+					_, _, _, err := b.store.StartClaimed(ctx, &history.Start{Spec: history.Spec{Key: key, Workflow: "w", Version: 1}, Input: []byte("1")}, "me", time.Minute)
 					return err
 				},
 				once: func() {

@@ -103,7 +103,7 @@ func (l *load) work(ctx context.Context, worker int) {
 	for i := 0; ctx.Err() == nil; i++ {
 		key := fmt.Sprintf("%d-%d", worker, i)
 		for ctx.Err() == nil { // a start can be repeated: its key makes it one run
-			if _, _, err := l.store.Start(ctx, history.Start{Spec: history.Spec{Key: key, Workflow: "w", Version: 1}}); err == nil {
+			if _, _, err := l.store.Start(ctx, &history.Start{Spec: history.Spec{Key: key, Workflow: "w", Version: 1}}); err == nil {
 				break
 			}
 		}

@@ -20,7 +20,7 @@ import (
 func takeSome(t *testing.T, s *pgstore.Store, n int) []history.Claim {
 	t.Helper()
 	for range n {
-		if _, _, err := s.Start(t.Context(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1}, Input: []byte("1")}); err != nil {
+		if _, _, err := s.Start(t.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1}, Input: []byte("1")}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -132,7 +132,7 @@ func TestStartsHaveTheirOwnOutcome(t *testing.T) {
 	for i := range callers {
 		wg.Go(func() {
 			spec := history.Spec{Key: fmt.Sprint("k", i%keys), Workflow: "w", Version: 1}
-			_, existed, err := stores[i%2].Start(t.Context(), history.Start{Spec: spec, Input: []byte("1")})
+			_, existed, err := stores[i%2].Start(t.Context(), &history.Start{Spec: spec, Input: []byte("1")})
 			if err != nil {
 				t.Error(err)
 			}
@@ -141,7 +141,7 @@ func TestStartsHaveTheirOwnOutcome(t *testing.T) {
 			}
 			// A task's id is one run's. That is found where the row is written.
 			spec = history.Spec{Key: fmt.Sprint("task ", i), TaskID: "task", Workflow: "w", Version: 1}
-			switch _, _, err := stores[i%2].Start(t.Context(), history.Start{Spec: spec, Input: []byte("1")}); {
+			switch _, _, err := stores[i%2].Start(t.Context(), &history.Start{Spec: spec, Input: []byte("1")}); {
 			case errors.Is(err, history.ErrConflict):
 				refused.Add(1)
 			case err != nil:
@@ -160,7 +160,7 @@ func TestStartsHaveTheirOwnOutcome(t *testing.T) {
 func TestChangesAreTold(t *testing.T) {
 	dsn := database(t)
 	s, other := open(t, dsn), open(t, dsn)
-	run, _, err := s.Start(t.Context(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1}, Input: []byte("1")})
+	run, _, err := s.Start(t.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1}, Input: []byte("1")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func blockedBackends(t *testing.T, dsn string, n int) {
 func TestDeliveryThatWaitsIsAcceptedAfterwards(t *testing.T) {
 	dsn := database(t)
 	s := open(t, dsn)
-	run, _, err := s.Start(t.Context(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1}, Input: []byte("1")})
+	run, _, err := s.Start(t.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1}, Input: []byte("1")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestSubscriberMayReadWithOneConnection(t *testing.T) {
 		_, err := s.Run(ctx, c.Run)
 		read <- err
 	})()
-	if _, _, err := s.Start(ctx, history.Start{Spec: history.Spec{Workflow: "w", Version: 1}, Input: []byte("1")}); err != nil {
+	if _, _, err := s.Start(ctx, &history.Start{Spec: history.Spec{Workflow: "w", Version: 1}, Input: []byte("1")}); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-read; err != nil {
@@ -138,7 +138,7 @@ func TestRenewalWaitsForOneRunAtATime(t *testing.T) {
 	dsn := database(t)
 	s := open(t, dsn)
 	for range 3 {
-		if _, _, err := s.Start(t.Context(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1}, Input: []byte("1")}); err != nil {
+		if _, _, err := s.Start(t.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1}, Input: []byte("1")}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -175,7 +175,7 @@ func TestRenewalWaitsForOneRunAtATime(t *testing.T) {
 func TestTimerOfALockedRunIsLookedAtAgain(t *testing.T) {
 	dsn := database(t)
 	s := open(t, dsn)
-	run, _, err := s.Start(t.Context(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1}, Input: []byte("1")})
+	run, _, err := s.Start(t.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1}, Input: []byte("1")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func TestWriterThatStandsStillLosesItsLocks(t *testing.T) {
 func TestClaimPassesOverALockedRun(t *testing.T) {
 	dsn := database(t)
 	s := open(t, dsn)
-	run, _, err := s.Start(t.Context(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1}, Input: []byte("1")})
+	run, _, err := s.Start(t.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1}, Input: []byte("1")})
 	if err != nil {
 		t.Fatal(err)
 	}

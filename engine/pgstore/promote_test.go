@@ -22,7 +22,7 @@ func TestPromote(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	run, _, err := s.Start(ctx, history.Start{Spec: history.Spec{Workflow: "w", Version: 1}, Input: []byte(`1`)})
+	run, _, err := s.Start(ctx, &history.Start{Spec: history.Spec{Workflow: "w", Version: 1}, Input: []byte(`1`)})
 	if err != nil {
 		t.Fatal(err)
 	}

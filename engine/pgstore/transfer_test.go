@@ -27,7 +27,7 @@ func TestMovedAwayIsClosedToAll(t *testing.T) {
 	}
 	defer m.Close()
 	start := func(key string) (history.Run, error) {
-		run, _, err := s.Start(ctx, history.Start{Spec: history.Spec{Key: key, Workflow: "w", Version: 1}, Input: []byte(`1`)})
+		run, _, err := s.Start(ctx, &history.Start{Spec: history.Spec{Key: key, Workflow: "w", Version: 1}, Input: []byte(`1`)})
 		return run, err
 	}
 	run, err := start("a")

@@ -113,7 +113,7 @@ func (w *world) start(s history.Start, left int) {
 	s.Spec.ID = w.newID(w.storeNow())
 	s.Spec.CreatedAt = 0
 	call(w, client{}, "start "+s.Spec.Key, func(store engine.Store) (history.Run, error) {
-		run, existed, err := store.Start(context.Background(), s)
+		run, existed, err := store.Start(context.Background(), &s)
 		w.oracle.started(&s, &run, existed, err)
 		return run, err
 	}, func(run history.Run, err error) {

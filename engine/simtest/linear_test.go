@@ -186,7 +186,7 @@ func (c *linearClient) do(ctx context.Context, in *input, h *holding) (out outpu
 	switch in.Op {
 	case "start":
 		spec := history.Spec{ID: id, Key: key(in.Run), Workflow: "linear", Version: 1, Queue: queue}
-		_, existed, err := c.store.Start(ctx, history.Start{Spec: spec, Input: payload})
+		_, existed, err := c.store.Start(ctx, &history.Start{Spec: spec, Input: payload})
 		return output{Said: said(map[bool]string{false: "new", true: "existed"}[existed], err)}, err
 	case "signal":
 		d, err := c.store.Deliver(ctx, id, history.InboxItem{Kind: history.InboxSignal, Name: "sig", Key: fmt.Sprint("s", in.ID), Payload: payload})
@@ -274,7 +274,7 @@ func (l lying) Commit(ctx context.Context, b history.Batch) (history.State, erro
 	return st, err
 }
 
-func (l lying) Start(ctx context.Context, s history.Start) (history.Run, bool, error) {
+func (l lying) Start(ctx context.Context, s *history.Start) (history.Run, bool, error) {
 	run, existed, err := l.Store.Start(ctx, s)
 	if l.bug == "a repeated start is a new one" {
 		existed = false

@@ -56,7 +56,7 @@ func childTerminated(e *env) {
 func childConflict(e *env) {
 	parent := e.takeNew("a")
 	spec := specWith("kid")
-	_, _, err := e.Start(e.ctx, history.Start{Spec: spec, Input: []byte(`1`)})
+	_, _, err := e.Start(e.ctx, &history.Start{Spec: spec, Input: []byte(`1`)})
 	e.ok(err)
 	parent.refused(childStart(parent, "kid"), history.ErrConflict)
 	b := childStart(parent, "kid2")

@@ -298,7 +298,7 @@ func canceledContext(e *env) {
 	cancel()
 	_, err := e.Commit(ctx, h.batch(history.NextRunning, step("a#0")))
 	e.is(err, context.Canceled)
-	_, _, err = e.Start(ctx, history.Start{Spec: specWith("b")})
+	_, _, err = e.Start(ctx, &history.Start{Spec: specWith("b")})
 	e.is(err, context.Canceled)
 	_, err = e.Store.Run(ctx, h.id)
 	e.is(err, context.Canceled)

@@ -145,7 +145,7 @@ func endClears(e *env) {
 
 func cancelRace(e *env) {
 	for range 30 {
-		run, _, err := e.Start(e.ctx, history.Start{Spec: specWith("")})
+		run, _, err := e.Start(e.ctx, &history.Start{Spec: specWith("")})
 		e.ok(err)
 		var canceled history.Run
 		var cs []history.Claim

@@ -24,7 +24,7 @@ func payload(n int) []byte { return []byte(`"` + strings.Repeat("x", n-2) + `"`)
 func payloadSizes(e *env) {
 	sizes := []int{2, 1000, 4095, 4096, 4097, 70_000, 2 << 20}
 	input := payload(3 << 20)
-	_, _, err := e.Start(e.ctx, history.Start{Spec: specWith("a"), Input: input})
+	_, _, err := e.Start(e.ctx, &history.Start{Spec: specWith("a"), Input: input})
 	e.ok(err)
 	h := e.take()
 	for i, n := range sizes {

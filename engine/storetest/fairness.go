@@ -32,7 +32,7 @@ func (e *env) put(tenant, key string, change func(*history.Spec)) history.Run {
 	if change != nil {
 		change(&s)
 	}
-	run, _, err := e.Start(e.ctx, history.Start{Spec: s, Input: []byte(`1`)})
+	run, _, err := e.Start(e.ctx, &history.Start{Spec: s, Input: []byte(`1`)})
 	e.ok(err)
 	e.clock.Advance(time.Millisecond) // so that the next one is younger
 	return run
@@ -110,7 +110,7 @@ func concurrency(e *env) {
 	equal(e, "after leases ran out", len(e.claims("worker", 10)), 2)
 	bad := specWith("bad")
 	bad.ConcurrencyKey = "x"
-	_, _, err = e.Start(e.ctx, history.Start{Spec: bad})
+	_, _, err = e.Start(e.ctx, &history.Start{Spec: bad})
 	e.is(err, history.ErrInvalid)
 }
 

@@ -38,7 +38,7 @@ func (f *Furnished) finished(e *env) {
 	for _, tenant := range []string{"", "bb", "a"} { // which stores may sort in more than one way
 		spec := specWith("done")
 		spec.Tenant, spec.Principal, spec.Tags, spec.TaskID = tenant, "ann", map[string]string{"team": "red"}, "task-"+tenant
-		_, _, err := e.Start(e.ctx, history.Start{Spec: spec, Input: payload(5000)})
+		_, _, err := e.Start(e.ctx, &history.Start{Spec: spec, Input: payload(5000)})
 		e.ok(err)
 		h := e.take()
 		big := step("big#0")
@@ -50,7 +50,7 @@ func (f *Furnished) finished(e *env) {
 	e.deliver(f.runs["donebb"], signal("late", "late-1", `"late"`), engine.DeadLetter)
 	h := e.takeNew("failed")
 	h.commit(h.batch(history.NextClosed, failed()))
-	_, _, err := e.Start(e.ctx, history.Start{Spec: specWith("failed"), Input: []byte(`{"n":1}`), ReuseAfterFailure: true})
+	_, _, err := e.Start(e.ctx, &history.Start{Spec: specWith("failed"), Input: []byte(`{"n":1}`), ReuseAfterFailure: true})
 	e.ok(err)
 	h = e.take()
 	h.complete()
@@ -144,7 +144,7 @@ func (f *Furnished) ready(e *env) {
 	for i := range 3 {
 		spec := specWith(fmt.Sprint("line", i))
 		spec.Queue, spec.Priority, spec.ConcurrencyKey, spec.ConcurrencyLimit = "bulk", i, "disk", 2
-		_, _, err := e.Start(e.ctx, history.Start{Spec: spec, Input: []byte(`{"n":1}`)})
+		_, _, err := e.Start(e.ctx, &history.Start{Spec: spec, Input: []byte(`{"n":1}`)})
 		e.ok(err)
 	}
 }
@@ -202,10 +202,10 @@ func (f *Furnished) checkKept(e *env) {
 }
 
 func (f *Furnished) checkKeys(e *env) {
-	_, existed, err := e.Start(e.ctx, history.Start{Spec: specWith("sleeper"), Input: []byte(`{"n":1}`)})
+	_, existed, err := e.Start(e.ctx, &history.Start{Spec: specWith("sleeper"), Input: []byte(`{"n":1}`)})
 	e.ok(err)
 	equal(e, "a repeated start finds its run", existed, true)
-	_, _, err = e.Start(e.ctx, history.Start{Spec: specWith("gone1"), Input: []byte(`{"n":1}`)})
+	_, _, err = e.Start(e.ctx, &history.Start{Spec: specWith("gone1"), Input: []byte(`{"n":1}`)})
 	e.is(err, history.ErrExpired)
 	e.deliver(f.runs["receiver"], signal("paid", "paid-1", `1`), engine.Duplicate)
 	e.deliver(f.runs["donebb"], signal("late", "late-1", `"late"`), engine.Duplicate)

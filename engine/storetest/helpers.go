@@ -44,7 +44,7 @@ func specWith(key string) history.Spec {
 // begin starts a run.
 func (e *env) begin(key string) history.Run {
 	e.Helper()
-	run, existed, err := e.Start(e.ctx, history.Start{Spec: specWith(key), Input: []byte(`{"n":1}`), By: "tester"})
+	run, existed, err := e.Start(e.ctx, &history.Start{Spec: specWith(key), Input: []byte(`{"n":1}`), By: "tester"})
 	e.ok(err)
 	equal(e, "existed", existed, false)
 	return run

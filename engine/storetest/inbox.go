@@ -277,7 +277,7 @@ func redeliverRefused(e *env) {
 	e.deliver(live.ID, signal("paid", "p1", `2`), engine.Delivered)
 	foreign := specWith("foreign")
 	foreign.Tenant = "acme"
-	other, _, err := e.Start(e.ctx, history.Start{Spec: foreign})
+	other, _, err := e.Start(e.ctx, &history.Start{Spec: foreign})
 	e.ok(err)
 	for _, tc := range []struct {
 		from history.RunID

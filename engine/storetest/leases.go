@@ -244,7 +244,7 @@ func claimOrder(e *env) {
 		e.Helper()
 		spec := specWith(key)
 		spec.Queue, spec.Priority = queue, priority
-		_, _, err := e.Start(e.ctx, history.Start{Spec: spec})
+		_, _, err := e.Start(e.ctx, &history.Start{Spec: spec})
 		e.ok(err)
 		e.clock.Advance(time.Millisecond)
 	}

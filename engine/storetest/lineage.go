@@ -51,7 +51,7 @@ func adoptRows(e *env) {
 	before := e.Run(h.id)
 	s := e.adopting(h.id, "new")
 	s.Facts = []history.InboxItem{signal("later", "", `2`)}
-	run, existed, err := e.Start(e.ctx, s)
+	run, existed, err := e.Start(e.ctx, &s)
 	e.ok(err)
 	equal(e, "existed", existed, false)
 	equal(e, "status", run.Status, history.StatusReady)
@@ -100,12 +100,12 @@ func adoptTwice(e *env) {
 	kid.ID, kid.Parent = history.NewRunID(e.Now()), s.Spec.ID
 	s.Children = []history.Start{{Spec: kid, Input: []byte(`1`)}}
 	s.Facts = []history.InboxItem{signal("later", "", `2`)}
-	first, _, err := e.Start(e.ctx, s)
+	first, _, err := e.Start(e.ctx, &s)
 	e.ok(err)
 	equal(e, "kid", e.Run(kid.ID).Parent, first.ID)
 	s.Spec.ID = history.NewRunID(e.Now())
 	s.Children[0].Spec.ID, s.Children[0].Spec.Parent = history.NewRunID(e.Now()), s.Spec.ID
-	again, existed, err := e.Start(e.ctx, s)
+	again, existed, err := e.Start(e.ctx, &s)
 	e.ok(err)
 	equal(e, "existed", existed, true)
 	equal(e, "id", again.ID, first.ID)
@@ -127,7 +127,7 @@ func adoptInvalid(e *env) {
 	} {
 		s := e.adopting(h.id, "new")
 		spoil(&s)
-		if _, _, err := e.Start(e.ctx, s); err == nil {
+		if _, _, err := e.Start(e.ctx, &s); err == nil {
 			e.Errorf("%s was taken", name)
 		} else {
 			e.is(err, history.ErrInvalid)

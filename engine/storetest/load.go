@@ -206,7 +206,7 @@ func readsBesideWrites(e *env) {
 		}
 	})
 	e.parallel(4, 100, func(i int) error {
-		run, _, err := e.Start(e.ctx, history.Start{Spec: specWith(fmt.Sprint("r", i))})
+		run, _, err := e.Start(e.ctx, &history.Start{Spec: specWith(fmt.Sprint("r", i))})
 		if err != nil {
 			return err
 		}

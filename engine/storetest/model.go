@@ -148,7 +148,7 @@ func (m *machine) start(t *rapid.T) {
 	}
 	fresh := false
 	m.both("start", func(_ int, s engine.Store) (string, error) {
-		run, existed, err := s.Start(m.ctx, start)
+		run, existed, err := s.Start(m.ctx, &start)
 		fresh = err == nil && !existed
 		return fmt.Sprint(show(run), existed), err
 	})

@@ -72,7 +72,7 @@ func listFiltered(e *env) {
 	e.takeNew("runs")
 	spec := specWith("tagged")
 	spec.Tags, spec.Tenant, spec.TaskID, spec.Principal = map[string]string{"env": "prod", "team": "a"}, "acme", "task", "alice"
-	_, _, err := e.Start(e.ctx, history.Start{Spec: spec})
+	_, _, err := e.Start(e.ctx, &history.Start{Spec: spec})
 	e.ok(err)
 	acme, none, alice := "acme", "", "alice"
 	for _, c := range []struct {
@@ -117,7 +117,7 @@ func listCombined(e *env) {
 		if i%4 == 0 {
 			spec.TaskID = fmt.Sprint("task", i)
 		}
-		run, _, err := e.Start(e.ctx, history.Start{Spec: spec})
+		run, _, err := e.Start(e.ctx, &history.Start{Spec: spec})
 		e.ok(err)
 		if i%3 == 1 {
 			_, err := e.Cancel(e.ctx, run.ID, "", "")
@@ -207,7 +207,7 @@ func listByTime(e *env) {
 func listWithoutDeleted(e *env) {
 	spec := specWith("gone")
 	spec.Tenant, spec.Principal, spec.Retention, spec.Tags = "acme", "alice", time.Second, map[string]string{"env": "prod"}
-	run, _, err := e.Start(e.ctx, history.Start{Spec: spec})
+	run, _, err := e.Start(e.ctx, &history.Start{Spec: spec})
 	e.ok(err)
 	_, err = e.Cancel(e.ctx, run.ID, "", "")
 	e.ok(err)
@@ -241,7 +241,7 @@ func readsAreCopies(e *env) {
 	payload := []byte(`"x"`)
 	spec := specWith("a")
 	spec.Tags = tags
-	run, _, err := e.Start(e.ctx, history.Start{Spec: spec, Input: payload})
+	run, _, err := e.Start(e.ctx, &history.Start{Spec: spec, Input: payload})
 	e.ok(err)
 	e.deliver(run.ID, history.InboxItem{Kind: history.InboxSignal, Name: "s", Payload: payload}, engine.Delivered)
 	payload[1], tags["a"] = 'y', "2"

@@ -73,7 +73,7 @@ func (e *env) refusedDelete(p history.RetentionPolicy, id history.RunID, why eng
 // finished runs a run from start to end.
 func (e *env) finished(spec history.Spec) history.Run {
 	e.Helper()
-	_, existed, err := e.Start(e.ctx, history.Start{Spec: spec, Input: []byte(`{"n":1}`)})
+	_, existed, err := e.Start(e.ctx, &history.Start{Spec: spec, Input: []byte(`{"n":1}`)})
 	e.ok(err)
 	equal(e, "existed", existed, false)
 	h := e.take()
@@ -125,7 +125,7 @@ func deleteExpired(e *env) {
 func deleteAfterHandle(e *env) {
 	spec := keptFor("a", time.Hour)
 	spec.TaskID = "task-a"
-	_, _, err := e.Start(e.ctx, history.Start{Spec: spec})
+	_, _, err := e.Start(e.ctx, &history.Start{Spec: spec})
 	e.ok(err)
 	e.clock.Advance(4*time.Hour + time.Minute) // a handle of 8 h
 	h := e.take()
@@ -174,7 +174,7 @@ func deleteNeverPromised(e *env) {
 }
 
 func deleteLive(e *env) {
-	_, _, err := e.Start(e.ctx, history.Start{Spec: keptFor("a", time.Second)})
+	_, _, err := e.Start(e.ctx, &history.Start{Spec: keptFor("a", time.Second)})
 	e.ok(err)
 	h := e.take()
 	h.receive("go", 0)
@@ -191,17 +191,17 @@ func startDeleted(e *env) {
 	e.clock.Advance(time.Hour)
 	equal(e, "deleted", len(e.clean(keep(time.Hour))), 2)
 	e.reopen(0)
-	_, _, err = e.Start(e.ctx, history.Start{Spec: specWith("a"), Input: []byte(`{"n":1}`)})
+	_, _, err = e.Start(e.ctx, &history.Start{Spec: specWith("a"), Input: []byte(`{"n":1}`)})
 	e.is(err, history.ErrExpired)
-	_, _, err = e.Start(e.ctx, history.Start{Spec: specWith("a"), Input: []byte(`{"n":2}`)})
+	_, _, err = e.Start(e.ctx, &history.Start{Spec: specWith("a"), Input: []byte(`{"n":2}`)})
 	e.is(err, history.ErrConflict)
 	other := specWith("a")
 	other.Workflow = "refund"
-	_, _, err = e.Start(e.ctx, history.Start{Spec: other, Input: []byte(`{"n":1}`)})
+	_, _, err = e.Start(e.ctx, &history.Start{Spec: other, Input: []byte(`{"n":1}`)})
 	e.is(err, history.ErrConflict)
-	_, _, err = e.Start(e.ctx, history.Start{Spec: specWith("a"), Input: []byte(`{"n":1}`), ReuseAfterFailure: true})
+	_, _, err = e.Start(e.ctx, &history.Start{Spec: specWith("a"), Input: []byte(`{"n":1}`), ReuseAfterFailure: true})
 	e.is(err, history.ErrExpired)
-	_, existed, err := e.Start(e.ctx, history.Start{Spec: specWith("b"), Input: []byte(`{"n":1}`), ReuseAfterFailure: true})
+	_, existed, err := e.Start(e.ctx, &history.Start{Spec: specWith("b"), Input: []byte(`{"n":1}`), ReuseAfterFailure: true})
 	e.ok(err)
 	equal(e, "existed", existed, false)
 	e.take().complete()
@@ -220,7 +220,7 @@ func (h *holder) grow(n int) {
 }
 
 func deleteLong(e *env) {
-	_, _, err := e.Start(e.ctx, history.Start{Spec: keptFor("long", time.Hour)})
+	_, _, err := e.Start(e.ctx, &history.Start{Spec: keptFor("long", time.Hour)})
 	e.ok(err)
 	h := e.take()
 	e.deliver(h.id, signal("x", "1", `1`), engine.Delivered)
@@ -236,7 +236,7 @@ func deleteLong(e *env) {
 	e.verify()
 	_, err = e.History(e.ctx, h.id, 1, 1)
 	e.is(err, history.ErrExpired)
-	_, _, err = e.Start(e.ctx, history.Start{Spec: specWith("long")})
+	_, _, err = e.Start(e.ctx, &history.Start{Spec: specWith("long")})
 	e.is(err, history.ErrExpired)
 	e.Run(short.ID)
 	token := e.cleaner()

@@ -46,7 +46,7 @@ func startIsDurable(e *env) {
 	e.ok(err)
 	equal(e, "run by key", byKey.ID, run.ID)
 
-	anonymous, _, err := e.Start(e.ctx, history.Start{Spec: history.Spec{Workflow: workflow, Version: 1}})
+	anonymous, _, err := e.Start(e.ctx, &history.Start{Spec: history.Spec{Workflow: workflow, Version: 1}})
 	e.ok(err)
 	equal(e, "key", anonymous.Key, anonymous.ID.String())
 }
@@ -55,13 +55,13 @@ func startIsIdempotent(e *env) {
 	run := e.begin("a")
 	spec := specWith("a")
 	spec.Version = 7
-	again, existed, err := e.Start(e.ctx, history.Start{Spec: spec, Input: []byte(`{"n":1}`)})
+	again, existed, err := e.Start(e.ctx, &history.Start{Spec: spec, Input: []byte(`{"n":1}`)})
 	e.ok(err)
 	equal(e, "existed", existed, true)
 	equal(e, "run", again.ID, run.ID)
 	equal(e, "version", again.Version, 1)
 	e.take().complete()
-	again, existed, err = e.Start(e.ctx, history.Start{Spec: specWith("a"), Input: []byte(`{"n":1}`), ReuseAfterFailure: true})
+	again, existed, err = e.Start(e.ctx, &history.Start{Spec: specWith("a"), Input: []byte(`{"n":1}`), ReuseAfterFailure: true})
 	e.ok(err)
 	equal(e, "existed after success", existed, true)
 	equal(e, "status", again.Status, history.StatusCompleted)
@@ -69,15 +69,15 @@ func startIsIdempotent(e *env) {
 
 func startConflict(e *env) {
 	run := e.begin("a")
-	_, _, err := e.Start(e.ctx, history.Start{Spec: specWith("a"), Input: []byte(`{"n":2}`)})
+	_, _, err := e.Start(e.ctx, &history.Start{Spec: specWith("a"), Input: []byte(`{"n":2}`)})
 	e.is(err, history.ErrConflict)
 	spec := specWith("a")
 	spec.Workflow = "refund"
-	_, _, err = e.Start(e.ctx, history.Start{Spec: spec, Input: []byte(`{"n":1}`)})
+	_, _, err = e.Start(e.ctx, &history.Start{Spec: spec, Input: []byte(`{"n":1}`)})
 	e.is(err, history.ErrConflict)
 	spec = specWith("b")
 	spec.ID = run.ID
-	_, _, err = e.Start(e.ctx, history.Start{Spec: spec})
+	_, _, err = e.Start(e.ctx, &history.Start{Spec: spec})
 	e.is(err, history.ErrConflict)
 }
 
@@ -85,7 +85,7 @@ func startTenants(e *env) {
 	run := e.begin("a")
 	spec := specWith("a")
 	spec.Tenant = "acme"
-	other, existed, err := e.Start(e.ctx, history.Start{Spec: spec, Input: []byte(`{"n":2}`)})
+	other, existed, err := e.Start(e.ctx, &history.Start{Spec: spec, Input: []byte(`{"n":2}`)})
 	e.ok(err)
 	equal(e, "existed", existed, false)
 	if other.ID == run.ID {
@@ -95,7 +95,7 @@ func startTenants(e *env) {
 	e.is(err, history.ErrNotFound)
 	// A tenant and a key that give the same bytes as another tenant and key.
 	spec.Tenant, spec.Key = "acm", "ea"
-	_, existed, err = e.Start(e.ctx, history.Start{Spec: spec, Input: []byte(`{"n":3}`)})
+	_, existed, err = e.Start(e.ctx, &history.Start{Spec: spec, Input: []byte(`{"n":3}`)})
 	e.ok(err)
 	equal(e, "existed", existed, false)
 }
@@ -103,11 +103,11 @@ func startTenants(e *env) {
 func startReuse(e *env) {
 	h := e.takeNew("a")
 	h.commit(h.batch(history.NextClosed, failed()))
-	again, existed, err := e.Start(e.ctx, history.Start{Spec: specWith("a"), Input: []byte(`{"n":1}`)})
+	again, existed, err := e.Start(e.ctx, &history.Start{Spec: specWith("a"), Input: []byte(`{"n":1}`)})
 	e.ok(err)
 	equal(e, "existed", existed, true)
 	equal(e, "run", again.ID, h.id)
-	anew, existed, err := e.Start(e.ctx, history.Start{Spec: specWith("a"), Input: []byte(`{"n":2}`), ReuseAfterFailure: true})
+	anew, existed, err := e.Start(e.ctx, &history.Start{Spec: specWith("a"), Input: []byte(`{"n":2}`), ReuseAfterFailure: true})
 	e.ok(err)
 	equal(e, "existed", existed, false)
 	byKey, err := e.RunByKey(e.ctx, "", "a")
@@ -123,7 +123,7 @@ func startConcurrent(e *env) {
 	fresh := make([]bool, n)
 	for i := range n {
 		wg.Go(func() {
-			run, existed, err := e.Start(e.ctx, history.Start{Spec: specWith("a"), Input: []byte(`{"n":1}`)})
+			run, existed, err := e.Start(e.ctx, &history.Start{Spec: specWith("a"), Input: []byte(`{"n":1}`)})
 			if err != nil {
 				e.Error(err)
 			}
@@ -144,7 +144,7 @@ func startConcurrent(e *env) {
 func startTask(e *env) {
 	spec := specWith("a")
 	spec.TaskID = "task-1"
-	run, _, err := e.Start(e.ctx, history.Start{Spec: spec})
+	run, _, err := e.Start(e.ctx, &history.Start{Spec: spec})
 	e.ok(err)
 	found, err := e.RunByTask(e.ctx, "task-1")
 	e.ok(err)
@@ -154,7 +154,7 @@ func startTask(e *env) {
 	_, err = e.RunByTask(e.ctx, "")
 	e.is(err, history.ErrNotFound)
 	spec.Key = "b"
-	_, _, err = e.Start(e.ctx, history.Start{Spec: spec})
+	_, _, err = e.Start(e.ctx, &history.Start{Spec: spec})
 	e.is(err, history.ErrConflict)
 	_, err = e.RunByKey(e.ctx, "", "b")
 	e.is(err, history.ErrNotFound)
@@ -174,7 +174,7 @@ func startInvalid(e *env) {
 		{history.Start{Spec: history.Spec{Workflow: workflow, Tenant: long}}, history.ErrTooLarge},
 		{history.Start{Spec: history.Spec{Workflow: workflow}, Signal: &history.InboxItem{}}, history.ErrInvalid},
 	} {
-		_, _, err := e.Start(e.ctx, c.start)
+		_, _, err := e.Start(e.ctx, &c.start)
 		e.is(err, c.want)
 	}
 	page, err := e.List(e.ctx, engine.Filter{})
@@ -184,7 +184,7 @@ func startInvalid(e *env) {
 
 func startWithSignal(e *env) {
 	item := signal("paid", "p1", `{"eur":5}`)
-	run, _, err := e.Start(e.ctx, history.Start{Spec: specWith("a"), Signal: &item})
+	run, _, err := e.Start(e.ctx, &history.Start{Spec: specWith("a"), Signal: &item})
 	e.ok(err)
 	h := e.take()
 	equal(e, "run", h.id, run.ID)
@@ -197,17 +197,17 @@ func startSignalAgain(e *env) {
 	run := e.begin("a")
 	item := signal("paid", "p1", `1`)
 	for range 2 { // the second is a duplicate
-		again, existed, err := e.Start(e.ctx, history.Start{Spec: specWith("a"), Input: []byte(`{"n":1}`), Signal: &item})
+		again, existed, err := e.Start(e.ctx, &history.Start{Spec: specWith("a"), Input: []byte(`{"n":1}`), Signal: &item})
 		e.ok(err)
 		equal(e, "existed", existed, true)
 		equal(e, "run", again.ID, run.ID)
 	}
 	item = signal("paid", "p1", `2`)
-	_, _, err := e.Start(e.ctx, history.Start{Spec: specWith("a"), Input: []byte(`{"n":1}`), Signal: &item})
+	_, _, err := e.Start(e.ctx, &history.Start{Spec: specWith("a"), Input: []byte(`{"n":1}`), Signal: &item})
 	e.is(err, history.ErrConflict)
 	equal(e, "items", len(e.take().claim.Inbox), 1)
 	// A start that is refused for its signal leaves no run.
-	_, _, err = e.Start(e.ctx, history.Start{Spec: specWith("b"), Signal: &history.InboxItem{Kind: history.InboxSignal, Name: "a/b"}})
+	_, _, err = e.Start(e.ctx, &history.Start{Spec: specWith("b"), Signal: &history.InboxItem{Kind: history.InboxSignal, Name: "a/b"}})
 	e.is(err, history.ErrInvalid)
 	_, err = e.RunByKey(e.ctx, "", "b")
 	e.is(err, history.ErrNotFound)
@@ -220,7 +220,7 @@ func (e *env) startClaimed(key string) (run history.Run, existed bool, claim *hi
 	if !ok {
 		e.Skip("the store claims no run at its start")
 	}
-	run, existed, claim, err := s.StartClaimed(e.ctx, history.Start{Spec: specWith(key), Input: []byte(`{"n":1}`), By: "tester"}, "worker", ttl)
+	run, existed, claim, err := s.StartClaimed(e.ctx, &history.Start{Spec: specWith(key), Input: []byte(`{"n":1}`), By: "tester"}, "worker", ttl)
 	e.ok(err)
 	return run, existed, claim
 }
@@ -259,7 +259,7 @@ func startClaimed(e *env) {
 
 	s := e.Store.(engine.StartClaimer)
 	for owner, ttl := range map[string]time.Duration{"": ttl, "worker": 0} {
-		_, _, _, err := s.StartClaimed(e.ctx, history.Start{Spec: specWith("c")}, owner, ttl)
+		_, _, _, err := s.StartClaimed(e.ctx, &history.Start{Spec: specWith("c")}, owner, ttl)
 		e.is(err, history.ErrInvalid)
 	}
 	_, err := e.RunByKey(e.ctx, "", "c")

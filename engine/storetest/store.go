@@ -39,7 +39,7 @@ func closedRefuses(e *env) {
 	e.ok(s.Close())
 	e.ok(s.Close()) // twice is no error
 	for name, call := range map[string]func() error{
-		"start":      func() error { _, _, err := s.Start(e.ctx, history.Start{Spec: specWith("b")}); return err },
+		"start":      func() error { _, _, err := s.Start(e.ctx, &history.Start{Spec: specWith("b")}); return err },
 		"commit":     func() error { _, err := s.Commit(e.ctx, h.batch(history.NextRunning, step("a#0"))); return err },
 		"claim":      func() error { _, err := s.Claim(e.ctx, engine.ClaimRequest{Owner: "w", Max: 1, TTL: ttl}); return err },
 		"renew":      func() error { _, err := s.Renew(e.ctx, "w", ttl, nil); return err },

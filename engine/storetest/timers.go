@@ -166,7 +166,7 @@ func manyTimers(e *env) {
 func (e *env) startMany(n int) {
 	e.Helper()
 	e.parallel(32, n, func(i int) error {
-		_, _, err := e.Start(e.ctx, history.Start{Spec: specWith(fmt.Sprint("m", i))})
+		_, _, err := e.Start(e.ctx, &history.Start{Spec: specWith(fmt.Sprint("m", i))})
 		return err
 	})
 }

@@ -90,7 +90,7 @@ func receiptOf(run history.Run) history.Receipt {
 
 func deleteExported(e *env) {
 	spec := keptFor("a", time.Hour)
-	_, _, err := e.Start(e.ctx, history.Start{Spec: spec})
+	_, _, err := e.Start(e.ctx, &history.Start{Spec: spec})
 	e.ok(err)
 	h := e.take()
 	e.ok(e.PutReceipt(e.ctx, receiptOf(e.Run(h.id)))) // of a part: not good for the whole

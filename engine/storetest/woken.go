@@ -23,7 +23,7 @@ func wokenScenarios() []scenario {
 // sleeper starts a run that sleeps for d.
 func (e *env) sleeper(spec history.Spec, d time.Duration) history.RunID {
 	e.Helper()
-	_, _, err := e.Start(e.ctx, history.Start{Spec: spec})
+	_, _, err := e.Start(e.ctx, &history.Start{Spec: spec})
 	e.ok(err)
 	h := e.take()
 	h.sleep("s#0", e.Now().Add(d))

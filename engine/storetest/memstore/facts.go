@@ -13,12 +13,12 @@ import (
 )
 
 // Start implements engine.Store.
-func (s *Store) Start(ctx context.Context, start history.Start) (found history.Run, existed bool, err error) {
+func (s *Store) Start(ctx context.Context, start *history.Start) (found history.Run, existed bool, err error) {
 	if err := start.Check(); err != nil {
 		return found, false, err
 	}
 	err = s.do(ctx, "start", func() error {
-		found, existed, err = s.start(&start)
+		found, existed, err = s.start(start)
 		return err
 	})
 	return found, existed && err == nil, err
@@ -42,7 +42,7 @@ func (s *Store) start(start *history.Start) (found history.Run, existed bool, er
 }
 
 // StartClaimed implements engine.StartClaimer.
-func (s *Store) StartClaimed(ctx context.Context, start history.Start, owner string, ttl time.Duration) (found history.Run, existed bool, claim *history.Claim, err error) {
+func (s *Store) StartClaimed(ctx context.Context, start *history.Start, owner string, ttl time.Duration) (found history.Run, existed bool, claim *history.Claim, err error) {
 	if owner == "" || ttl <= 0 {
 		return found, false, nil, fmt.Errorf("start and claim without owner or ttl: %w", history.ErrInvalid)
 	}
@@ -50,7 +50,7 @@ func (s *Store) StartClaimed(ctx context.Context, start history.Start, owner str
 		return found, false, nil, err
 	}
 	err = s.do(ctx, "start", func() error {
-		if found, existed, err = s.start(&start); err != nil || existed {
+		if found, existed, err = s.start(start); err != nil || existed {
 			return err
 		}
 		if r := s.disk.runs[found.ID]; s.claimable(r) && r.spec.ConcurrencyLimit == 0 {

@@ -26,7 +26,7 @@ func take(t *testing.T) *taken {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.Start(t.Context(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1}}); err != nil {
+	if _, _, err := s.Start(t.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	claims, err := s.Claim(t.Context(), engine.ClaimRequest{Owner: "me", Workflows: []history.WorkflowKey{{Name: "w", Version: 1}}, Max: 1, TTL: time.Hour})
@@ -137,7 +137,7 @@ func TestRefusedCommitRemembersNoSignal(t *testing.T) {
 	if err := r.commit(func(b *history.Batch) { b.Children = []history.Start{child("w")} }); err != nil {
 		t.Fatal(err)
 	}
-	again, _, err := r.store.Start(t.Context(), first)
+	again, _, err := r.store.Start(t.Context(), &first)
 	if err != nil || again.State.InboxHead != 1 {
 		t.Errorf("the child has accepted %d signals, want 1; %v", again.State.InboxHead, err)
 	}

@@ -38,7 +38,7 @@ func openStored(path string) (*stored, error) {
 	s := &stored{store: store}
 	for i := range writers {
 		queue := fmt.Sprint("w", i)
-		run, _, err := store.Start(context.Background(), history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Queue: queue}, Input: []byte(`{"n":1}`)})
+		run, _, err := store.Start(context.Background(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Queue: queue}, Input: []byte(`{"n":1}`)})
 		if err != nil {
 			return nil, err
 		}

@@ -151,7 +151,7 @@ func (m *measure) fill(ctx context.Context, s *boltstore.Store, tenant string) e
 // hold starts a run on a queue of its own and claims it.
 func (m *measure) hold(ctx context.Context, s *boltstore.Store, tenant string) (history.Claim, error) {
 	queue := fmt.Sprint("q", m.runs.Add(1))
-	if _, _, err := s.Start(ctx, history.Start{Spec: history.Spec{Workflow: code, Version: 1, Queue: queue, Tenant: tenant}, Input: []byte("1")}); err != nil {
+	if _, _, err := s.Start(ctx, &history.Start{Spec: history.Spec{Workflow: code, Version: 1, Queue: queue, Tenant: tenant}, Input: []byte("1")}); err != nil {
 		return history.Claim{}, err
 	}
 	claims, err := s.Claim(ctx, history.ClaimRequest{
