@@ -49,6 +49,8 @@ type held struct {
 	steps map[history.Position]*stepRun
 	// advancing is when the author's code was entered; zero while it is not running. guarded by mu
 	advancing time.Time
+	// entered is the run's state then. guarded by mu
+	entered history.State
 	// gone says that the claim is lost or given back. guarded by mu
 	gone bool
 }
@@ -181,17 +183,19 @@ func (h *held) advance(in kernel.Input) kernel.Activation {
 func (h *held) setAdvancing(t time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.advancing = t
+	h.advancing, h.entered = t, h.run.State
 }
 
-func (h *held) stalledFor(limit time.Duration) (time.Duration, bool) {
+// stalledFor reports whether the author's code has been running for longer than the limit, since when, and what the run's state
+// was then. The claim may be gone meanwhile.
+func (h *held) stalledFor(limit time.Duration) (d time.Duration, entered history.State, stalled bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.advancing.IsZero() || h.gone {
-		return 0, false
+	if h.advancing.IsZero() {
+		return 0, entered, false
 	}
-	d := time.Since(h.advancing)
-	return d, d > limit
+	d = time.Since(h.advancing)
+	return d, h.entered, d > limit
 }
 
 // act makes the activation durable and then begins its effects. It reports whether the run is still held.
@@ -218,6 +222,7 @@ func (h *held) act(ctx context.Context, a *kernel.Activation) (again bool, err e
 			return false, fmt.Errorf("commit: %w", err)
 		}
 		h.run.State = state
+		h.w.stalls.forget(h.id)
 	}
 	switch a.Next {
 	case history.NextWaiting:
@@ -267,16 +272,20 @@ const refused = "run is blocked: the store refuses what its code came to, which 
 func (h *held) block(ctx context.Context, line string, why error) {
 	h.w.opts.Log.Error(line, "run", h.id, "workflow", h.run.Workflow,
 		"version", h.run.Version, "reason", why)
-	_, err := h.w.store.Commit(ctx, history.Batch{
-		Run: h.id, Token: h.token, After: h.run.Seq, Head: h.run.Head, InboxSeen: h.run.InboxSeen,
-		Next: history.NextBlocked, Reason: why.Error(),
-	})
-	if err != nil {
+	if err := h.commitBlocked(ctx, &h.run.State, why.Error()); err != nil {
 		h.giveUp(ctx, fmt.Errorf("commit: %w", err))
 		return
 	}
 	h.end()
 	h.discard()
+}
+
+func (h *held) commitBlocked(ctx context.Context, at *history.State, reason string) error {
+	_, err := h.w.store.Commit(ctx, history.Batch{
+		Run: h.id, Token: h.token, After: at.Seq, Head: at.Head, InboxSeen: at.InboxSeen,
+		Next: history.NextBlocked, Reason: reason,
+	})
+	return err
 }
 
 // failTooLarge ends a run whose batch no store will ever take: trying again would not help.

@@ -54,7 +54,7 @@ type Options struct {
 	// LeaseTTL is how long a lease lasts without renewal (default 30 s); it is renewed every third of that.
 	LeaseTTL time.Duration
 	// StallTimeout is how long the workflow's own code may run between two durable operations (default 1 min): past it
-	// the run loses its token and its slot and is claimed again with back-off.
+	// the run loses its token and its slot and is claimed again with back-off, and is blocked the fifth time in succession.
 	StallTimeout time.Duration
 	// StopGrace is how long a step may run on after its context ended, by timeout or cancel (default 10 s): past it the
 	// attempt counts as failed, and its result is dropped when it comes.

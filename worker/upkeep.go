@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/perdure/perdure/history"
@@ -79,19 +80,38 @@ func (w *Worker) renew(ctx context.Context) {
 	}
 }
 
-// freeStalled takes the runs away from code that does not reach its next durable operation.
+// freeStalled takes the runs away from code that does not reach its next durable operation, and the slots of those that are
+// gone already.
 func (w *Worker) freeStalled(ctx context.Context) {
 	for _, h := range w.all() {
-		since, stalled := h.stalledFor(w.opts.StallTimeout)
+		since, entered, stalled := h.stalledFor(w.opts.StallTimeout)
 		if !stalled {
 			continue
 		}
-		w.opts.Log.Error("workflow code stalls: it has not reached a durable operation; its run is taken away and will be claimed again",
-			"run", h.id, "workflow", h.run.Workflow, "version", h.run.Version, "for", since, "worker", w.owner)
-		h.lose()
-		w.release(ctx, h, w.opts.StallTimeout, "stalled: the workflow's code ran for "+since.Round(time.Second).String()+" without a durable operation")
+		if h.abandon(errLost) {
+			w.handBackStalled(ctx, h, &entered, since)
+		}
 		w.forget(h)
 		w.leave(h)
+	}
+}
+
+// handBackStalled hands a run back whose code stalls, to be claimed again, or blocks it where it did so too often.
+func (w *Worker) handBackStalled(ctx context.Context, h *held, entered *history.State, since time.Duration) {
+	log := w.opts.Log.With("run", h.id, "workflow", h.run.Workflow, "version", h.run.Version, "for", since, "worker", w.owner)
+	reason := "stalled: the workflow's code ran for " + since.Round(time.Millisecond).String() + " without a durable operation"
+	n := w.stalls.add(h.id, entered.Seq)
+	if n < stallLimit {
+		log.Error("workflow code stalls: it has not reached a durable operation; its run is taken away and will be claimed again")
+		w.release(ctx, h, w.opts.StallTimeout, reason)
+		return
+	}
+	w.stalls.forget(h.id)
+	log.Error("run is blocked: its code stalls at each execution", "times", n)
+	reason = fmt.Sprintf("%s, %d times in succession: look for what it waits for or goes around in, then resume the run", reason, n)
+	if err := h.commitBlocked(ctx, entered, reason); err != nil {
+		w.storeError(ctx, "block run "+h.id.String(), err)
+		w.release(ctx, h, w.opts.StallTimeout, reason)
 	}
 }
 

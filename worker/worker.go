@@ -37,6 +37,7 @@ type Worker struct {
 	limits   *limits
 	// suspects lets the runs execute one at a time that may have ended the process.
 	suspects suspects
+	stalls   stalls
 
 	mu sync.Mutex
 	// held are the runs that this worker has a token for. guarded by mu
@@ -119,6 +120,7 @@ func (w *Worker) over(id history.RunID) {
 	if h != nil {
 		h.lose()
 	}
+	w.stalls.forget(id)
 	w.unloadResident(id)
 }
 

@@ -47,6 +47,8 @@ type Branch struct {
 	lost bool
 	// shield counts the Uncanceled calls that are open.
 	shield int
+	// refused counts the operations that were refused since the branch last waited.
+	refused int
 }
 
 func newBranch(x *Execution, parent *Branch, f *fork, path history.Branch, index int, fn func(*Branch) ([]byte, *history.Failure)) *Branch {
@@ -107,7 +109,7 @@ func (b *Branch) main() {
 
 // Panicked logs what recover returned, with the stack, and returns the text that is safe to store.
 func (b *Branch) Panicked(r any) *history.Failure {
-	if m, ok := r.(*history.Failure); ok && m.Kind == history.FailureMisuse {
+	if m, ok := r.(*history.Failure); ok && m != nil && m.Kind == history.FailureMisuse {
 		return m
 	}
 	b.x.opts.Log.Error("workflow panicked", "run", b.x.spec.ID, "workflow", b.x.spec.Workflow, "version", b.x.spec.Version,
@@ -155,12 +157,13 @@ func (b *Branch) enter(op, name string) (*operation, *history.Failure) {
 		return nil, f
 	}
 	if err := history.CheckName(op, name); err != nil {
-		return nil, &history.Failure{Kind: history.FailureMisuse, Message: err.Error()}
+		return nil, b.refuse(&history.Failure{Kind: history.FailureMisuse, Message: err.Error()})
 	}
+	b.stopWhereFull()
 	pos := b.path.At(name, b.occurrences[name])
 	b.occurrences[name]++
 	if f := b.canceled(); f != nil && op != OpValue && op != OpReply {
-		return nil, f
+		return nil, b.refuse(f)
 	}
 	o := &operation{pos: pos, op: op, branch: b}
 	if o.recorded = b.compare(op, pos); o.recorded != nil {
@@ -213,8 +216,30 @@ func (b *Branch) diverge(d *Divergence) {
 	}
 }
 
+// maxRefused bounds the operations of a branch that are refused without a wait between them.
+const maxRefused = 10_000
+
+// refuse counts a refusal and returns it. Code that takes no notice of them, such as a loop that goes on after a cancel, would
+// never come to an end, nor give its goroutine back: it is ended by a panic, which its compensations see as any other.
+func (b *Branch) refuse(f *history.Failure) *history.Failure {
+	if b.refused++; b.refused < maxRefused {
+		return f
+	}
+	panic(&history.Failure{Kind: history.FailureMisuse, Cause: f, Message: fmt.Sprintf(
+		"%d operations in succession were refused (%s), and the code went on: it must return where an operation is refused", b.refused, f)})
+}
+
+// stopWhereFull does not return where the history is over its limit already: the run fails with that, see checkLimits. A
+// loop of operations that do not wait would otherwise fill the memory first.
+func (b *Branch) stopWhereFull() {
+	for !b.x.unloading && !b.x.quiet() && b.x.full() {
+		b.park()
+	}
+}
+
 // wait parks the branch in o until something settles it, unless the history does so at once.
 func (b *Branch) wait(o *operation) ([]byte, *history.Failure) {
+	b.refused = 0
 	if !b.x.replayOn(b) {
 		b.park()
 	}

@@ -418,11 +418,17 @@ func (x *Execution) close(payload []byte, f *history.Failure) {
 	}
 }
 
+// length is how many events the generation has after its first.
+func (x *Execution) length() int { return int(x.seq - x.first) }
+
+// full reports whether the history is over its limit.
+func (x *Execution) full() bool { return x.length() > x.opts.MaxEvents || x.bytes > x.opts.MaxBytes }
+
 // checkLimits fails a run whose history is over its limit, and warns well before.
 func (x *Execution) checkLimits() {
-	n := int(x.seq - x.first)
+	n := x.length()
 	switch {
-	case n > x.opts.MaxEvents || x.bytes > x.opts.MaxBytes:
+	case x.full():
 		x.out.Start, x.out.Stop = nil, x.stopAll()
 		x.close(nil, &history.Failure{Kind: history.FailureTooLong, Final: true, Message: limitText(n, x.bytes, x.opts)})
 	case n > x.opts.MaxEvents/4*3 || x.bytes > x.opts.MaxBytes/4*3:

@@ -14,6 +14,7 @@ func (b *Branch) Patched(id string) (bool, *history.Failure) {
 	if f := b.misused(OpPatch, id); f != nil {
 		return false, f
 	}
+	b.stopWhereFull()
 	yes := b.takePatch(id)
 	if b.patched == nil {
 		b.patched = make(map[string]bool)

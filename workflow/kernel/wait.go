@@ -29,13 +29,14 @@ func (b *Branch) Value(name string, make func() ([]byte, *history.Failure)) ([]b
 func (b *Branch) Now() history.Time { return b.x.now }
 
 // HistoryLength is how many events the generation has. It is not recorded: see Value.
-func (b *Branch) HistoryLength() int { return int(b.x.seq-b.x.first) + 1 }
+func (b *Branch) HistoryLength() int { return b.x.length() + 1 }
 
 // Status sets the run's status text. It is no operation: a change of texts never blocks a run.
 func (b *Branch) Status(text string) *history.Failure {
 	if f := b.misused("status", text); f != nil {
 		return f
 	}
+	b.stopWhereFull()
 	text = clip(text, maxStatus)
 	if x := b.x; !x.quiet() && x.status != text {
 		x.status = text
