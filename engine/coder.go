@@ -84,14 +84,16 @@ func (c *coder) encode(at workflow.Place, b []byte) ([]byte, error) {
 		}
 	}
 	for _, x := range c.codecs {
-		data, key, err := x.Encode(at, b)
+		layer, err := guarded(func() (history.Envelope, error) {
+			data, key, err := x.Encode(at, b)
+			return history.Envelope{Codec: x.Name(), Key: key, Data: data}, err
+		})
 		if err != nil {
 			return nil, fmt.Errorf("codec %s: %w", x.Name(), err)
 		}
-		if data == nil {
+		if layer.Data == nil {
 			continue
 		}
-		layer := history.Envelope{Codec: x.Name(), Key: key, Data: data}
 		if b, err = layer.Bytes(); err != nil {
 			return nil, fmt.Errorf("codec %s: %w", x.Name(), err)
 		}
@@ -127,9 +129,13 @@ func (c *coder) open(at workflow.Place, layer *history.Envelope) ([]byte, error)
 	case x == nil:
 		return nil, errors.New("this process has no such codec")
 	}
-	b, err := x.Decode(at, layer.Key, layer.Data)
-	if errors.Is(err, workflow.ErrNoKey) {
+	b, err := guarded(func() ([]byte, error) { return x.Decode(at, layer.Key, layer.Data) })
+	var panicked *panicError
+	switch {
+	case errors.Is(err, workflow.ErrNoKey):
 		return nil, errors.New("this process does not have the key")
+	case errors.As(err, &panicked):
+		return nil, fmt.Errorf("the codec panicked: %v", panicked.value)
 	}
 	return b, err
 }

@@ -302,14 +302,14 @@ func (s *sweeper) export(ctx context.Context, to Exporter, runs []history.RunID)
 		} else if err != nil {
 			return 0, fmt.Errorf("export run %s: %w", id, err)
 		}
-		r, err := to.Export(ctx, x)
+		r, err := guarded(func() (history.Receipt, error) { return to.Export(ctx, x) })
 		if err != nil {
 			return 0, fmt.Errorf("export run %s: %w", id, err)
 		}
 		r.Run, r.Events, r.Head = id, x.Run.Seq, x.Run.Head
 		receipts = append(receipts, r)
 	}
-	if err := to.Sync(ctx); err != nil {
+	if _, err := guarded(func() (struct{}, error) { return struct{}{}, to.Sync(ctx) }); err != nil {
 		return 0, fmt.Errorf("export of %d runs: %w", len(receipts), err)
 	}
 	g, ctx := errgroup.WithContext(ctx)

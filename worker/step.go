@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/perdure/perdure/history"
@@ -129,6 +130,17 @@ func (h *held) call(ctx context.Context, c kernel.StepCall) ([]byte, *history.Fa
 	if h.w.opts.Intercept == nil {
 		return c.Run(ctx)
 	}
+	return h.intercepted(ctx, c)
+}
+
+// intercepted calls the interceptor. Its panic is the step's.
+func (h *held) intercepted(ctx context.Context, c kernel.StepCall) (payload []byte, f *history.Failure) {
+	defer func() {
+		if r := recover(); r != nil {
+			kernel.ReportPanic(ctx, r, debug.Stack())
+			payload, f = nil, &history.Failure{Kind: history.FailurePanic, Message: "the step panicked"}
+		}
+	}()
 	info, _ := kernel.StepInfoFrom(ctx)
 	return h.w.opts.Intercept(ctx, info, c.Run)
 }

@@ -36,8 +36,13 @@ func Define[In, Out any](name string, version int, fn func(ctx Context, in In) (
 func (w *Workflow[In, Out]) Key() history.WorkflowKey { return w.key }
 
 // CheckInput implements Definition.
-func (w *Workflow[In, Out]) CheckInput(input []byte) error {
-	_, err := decode[In](input)
+func (w *Workflow[In, Out]) CheckInput(input []byte) (err error) {
+	defer func() {
+		if recover() != nil { // its text may hold anything, and the error goes to who sent the input
+			err = fmt.Errorf("does not decode into %s: its own decoding panics", reflect.TypeFor[In]())
+		}
+	}()
+	_, err = decode[In](input)
 	return err
 }
 

@@ -122,7 +122,7 @@ func runStep[T any](ctx context.Context, fn func(context.Context) (T, error), fi
 }
 
 func stepPanicked(ctx context.Context, r any) *history.Failure {
-	if m, ok := r.(*history.Failure); ok && m.Kind == history.FailureMisuse {
+	if m, ok := r.(*history.Failure); ok && m != nil && m.Kind == history.FailureMisuse {
 		return m
 	}
 	kernel.ReportPanic(ctx, r, debug.Stack())
