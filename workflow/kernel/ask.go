@@ -16,7 +16,6 @@ const ActionDismiss = "dismiss"
 // askState is what an open question knows beyond its operation.
 type askState struct {
 	spec       AskSpec
-	key        string
 	dismissals int
 }
 
@@ -44,7 +43,7 @@ func (b *Branch) Ask(spec AskSpec) ([]byte, *history.Failure) {
 	x := b.x
 	o.ask = &askState{spec: spec}
 	if o.recorded != nil {
-		o.ask.key = o.recorded.events[0].Key
+		x.await(o, o.recorded.events[0].Key)
 		x.arm(o, o.recorded.events[0].Due)
 		return b.wait(o)
 	}
@@ -59,15 +58,15 @@ func (b *Branch) Ask(spec AskSpec) ([]byte, *history.Failure) {
 
 // openQuestion raises the interrupt under a key that is unique for the run's life.
 func (x *Execution) openQuestion(o *operation, due history.Time, inbox uint64) {
-	o.ask.key = x.questionKey(o)
+	x.await(o, x.questionKey(o))
 	spec := &o.ask.spec
 	operatorOnly := spec.OperatorOnly || o.ask.dismissals >= maxDismissals
 	x.emit(history.Event{
-		Kind: history.InterruptOpened, Position: o.pos, Op: o.op, Key: o.ask.key, Name: spec.Method, Due: due,
+		Kind: history.InterruptOpened, Position: o.pos, Op: o.op, Key: o.awaited, Name: spec.Method, Due: due,
 		Payload: spec.Body, Inbox: inbox, OperatorOnly: operatorOnly,
 	})
 	x.out.Open = append(x.out.Open, history.Interrupt{
-		Key: o.ask.key, Position: o.pos, Method: spec.Method, Body: spec.Body, OpenedAt: x.now, Deadline: due,
+		Key: o.awaited, Position: o.pos, Method: spec.Method, Body: spec.Body, OpenedAt: x.now, Deadline: due,
 		OperatorOnly: operatorOnly,
 	})
 }
@@ -82,10 +81,7 @@ func (x *Execution) questionKey(o *operation) string {
 
 // answered applies an answer. The store has accepted it: the question was open and in time.
 func (x *Execution) answered(item history.InboxItem) {
-	for _, o := range x.openOps() {
-		if o.op != OpAsk || o.ask.key != item.Key {
-			continue
-		}
+	if o := x.keyed[item.Key]; o != nil && o.op == OpAsk {
 		if item.Name == ActionDismiss {
 			o.ask.dismissals++
 			x.openQuestion(o, o.due, item.Seq)

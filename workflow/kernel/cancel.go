@@ -53,8 +53,8 @@ func (b *Branch) dropped() bool {
 func (x *Execution) cancelOperation(o *operation, f *history.Failure) {
 	e := history.Event{Kind: history.OperationCanceled, Position: o.pos, Op: o.op, Failure: f}
 	if o.ask != nil {
-		e.Key = o.ask.key
-		x.out.Close = append(x.out.Close, o.ask.key)
+		e.Key = o.awaited
+		x.out.Close = append(x.out.Close, o.awaited)
 	}
 	if o.op == OpChild && !o.child.Abandon {
 		x.cancelChild(o)

@@ -32,7 +32,7 @@ func (b *Branch) Child(spec ChildSpec) ([]byte, *history.Failure) {
 	}
 	o.child = &spec
 	if o.recorded != nil {
-		o.key = o.recorded.events[0].Key
+		b.x.await(o, o.recorded.events[0].Key)
 	} else {
 		b.x.startChild(o)
 	}
@@ -70,9 +70,9 @@ func (x *Execution) startChild(o *operation) {
 	s.Spec.Parent, s.Spec.ParentPosition = x.spec.ID, o.pos
 	s.Spec.InputDigest = history.Sum(s.Input)
 	s.By = "run " + x.spec.ID.String()
-	o.key = s.Spec.ID.String()
+	x.await(o, s.Spec.ID.String())
 	x.emit(history.Event{
-		Kind: history.ChildStarted, Position: o.pos, Op: o.op, Key: o.key, Name: s.Spec.Workflow, Version: s.Spec.Version,
+		Kind: history.ChildStarted, Position: o.pos, Op: o.op, Key: o.awaited, Name: s.Spec.Workflow, Version: s.Spec.Version,
 		Payload: s.Input,
 	})
 	x.out.Children = append(x.out.Children, s)
@@ -80,22 +80,20 @@ func (x *Execution) startChild(o *operation) {
 
 // childClosed applies the end of a child run.
 func (x *Execution) childClosed(item history.InboxItem) {
-	for _, o := range x.openOps() {
-		if o.op == OpChild && o.key == item.Key {
-			x.emit(history.Event{
-				Kind: history.ChildClosed, Position: o.pos, Op: o.op, Key: item.Key, Inbox: item.Seq,
-				Payload: item.Payload, Failure: item.Failure,
-			})
-			x.settle(o, item.Payload, item.Failure)
-			return
-		}
+	if o := x.keyed[item.Key]; o != nil && o.op == OpChild {
+		x.emit(history.Event{
+			Kind: history.ChildClosed, Position: o.pos, Op: o.op, Key: item.Key, Inbox: item.Seq,
+			Payload: item.Payload, Failure: item.Failure,
+		})
+		x.settle(o, item.Payload, item.Failure)
+		return
 	}
 	x.emit(history.Event{Kind: history.OperatorActed, Name: "child closed after its wait", Key: item.Key, Inbox: item.Seq})
 }
 
 // cancelChild asks the child to end, in the commit that records why.
 func (x *Execution) cancelChild(o *operation) {
-	if id, err := ulid.ParseStrict(o.key); err == nil {
+	if id, err := ulid.ParseStrict(o.awaited); err == nil {
 		x.out.Cancels = append(x.out.Cancels, id)
 	}
 }

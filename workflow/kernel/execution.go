@@ -88,7 +88,8 @@ type Execution struct {
 	yield     chan struct{}
 	current   atomic.Pointer[Branch]
 	ops       map[history.Position]*operation
-	running   int // steps under way
+	keyed     map[string]*operation // open questions by their keys, and waits for children by the children's ids; nil until there is one
+	running   int                   // steps under way
 	deadlines deadlines
 
 	inbox     signal.Buffer
@@ -255,8 +256,8 @@ func (x *Execution) fire(d *deadline) {
 		x.settle(o, nil, timedOut(o.op))
 	case OpAsk:
 		x.decideBy(o.due)
-		x.emit(history.Event{Kind: history.InterruptTimedOut, Position: o.pos, Op: o.op, Key: o.ask.key})
-		x.out.Close = append(x.out.Close, o.ask.key)
+		x.emit(history.Event{Kind: history.InterruptTimedOut, Position: o.pos, Op: o.op, Key: o.awaited})
+		x.out.Close = append(x.out.Close, o.awaited)
 		x.settle(o, nil, timedOut(o.op))
 	case OpStep:
 		x.begin(o)

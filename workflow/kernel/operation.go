@@ -36,6 +36,8 @@ type operation struct {
 	failure *history.Failure
 	// item is the inbox item that closed the operation.
 	name, key, by string
+	// awaited is the key of the open question, or the id of the child.
+	awaited string
 
 	// due is the deadline, the timer or the next attempt; zero: none. row is the timer row that the store has.
 	due, row history.Time
@@ -54,9 +56,22 @@ func (x *Execution) settle(o *operation, payload []byte, f *history.Failure) {
 	x.runnable = append(x.runnable, o.branch)
 }
 
+// await makes an operation the one that facts with the key are for, and no longer those with the key before.
+func (x *Execution) await(o *operation, key string) {
+	if x.keyed == nil {
+		x.keyed = make(map[string]*operation)
+	}
+	delete(x.keyed, o.awaited)
+	o.awaited = key
+	x.keyed[key] = o
+}
+
 // leave ends an operation at once, without the branch having parked in it.
 func (x *Execution) leave(o *operation) {
 	delete(x.ops, o.pos)
+	if o.awaited != "" {
+		delete(x.keyed, o.awaited)
+	}
 	o.due = 0
 	x.clearRow(o)
 	o.branch.open.Store(nil)

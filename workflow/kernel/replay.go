@@ -232,7 +232,7 @@ func (x *Execution) applyToOperation(e *history.Event) {
 		o.step.retried(e)
 		x.arm(o, e.Due)
 	case history.InterruptOpened:
-		o.ask.key = e.Key
+		x.await(o, e.Key)
 		if e.Seq != r.events[0].Seq {
 			o.ask.dismissals++
 		}
