@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -330,6 +331,10 @@ func openBolt(path string, o Options, readOnly bool) (*bolt.DB, *os.File, error)
 		return nil, nil, fmt.Errorf("this is not a store: %w: %w", history.ErrFormat, err)
 	case errors.Is(err, berrors.ErrChecksum):
 		return nil, nil, fmt.Errorf("both meta pages are damaged: restore a backup: %w: %w", history.ErrCorrupt, err)
+	case file != nil:
+		if short := tooShort(path); short != nil {
+			return nil, nil, short
+		}
 	}
 	return nil, nil, err
 }
@@ -360,6 +365,27 @@ func unreadable(path string) error {
 		return err
 	}
 	return nil
+}
+
+// tooShort is the error for a file without room for the two meta pages, and nil for a longer one. That of bbolt has no kind.
+func tooShort(path string) error {
+	const magicAt, magic = 16, 0xED0CDAED // bbolt's, in each of them
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	head := make([]byte, 2*os.Getpagesize())
+	n, err := io.ReadFull(f, head)
+	switch {
+	case err == nil:
+		return nil
+	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+		return err
+	case binary.NativeEndian.Uint32(head[magicAt:]) == magic:
+		return fmt.Errorf("the file has %d bytes, less than any store, it was cut: restore a backup: %w", n, history.ErrCorrupt)
+	}
+	return fmt.Errorf("this is not a store: it has %d bytes: %w", n, history.ErrFormat)
 }
 
 // sameFile refuses a file that lost its name while its lock was waited for: Compact put another in its place, and what
