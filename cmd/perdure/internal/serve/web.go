@@ -2,10 +2,13 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -22,13 +25,26 @@ func (s *server) listenTCP(ctx context.Context) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, exit.New(exit.Conflict, "choose another port, or 127.0.0.1:0 for a free one", "listen: %w", err)
+		return nil, notListening(address, err)
 	}
 	s.mcpURL = "http://" + l.Addr().String() + "/mcp"
 	if host, _, err := net.SplitHostPort(address); err == nil && !isLoopback(host) {
 		s.opts.Log.Warn("HTTP beyond the loopback interface: what is sent, tokens too, can be read on the way unless a proxy adds TLS", "address", l.Addr().String())
 	}
 	return l, nil
+}
+
+// notListening says whose fault it is that nothing listens: the address's, the user's rights, or of who has the port.
+func notListening(address string, err error) error {
+	var wrong *net.AddrError
+	var unknown *net.DNSError
+	switch {
+	case errors.As(err, &wrong), errors.As(err, &unknown), errors.Is(err, syscall.EADDRNOTAVAIL):
+		return exit.New(exit.Usage, "write an address of this machine and a port up to 65535, such as 127.0.0.1:7337", "listen address %q: %w", address, err)
+	case errors.Is(err, fs.ErrPermission):
+		return exit.New(exit.Failed, "choose a port from 1024 on: those below want a privilege", "listen: %w", err)
+	}
+	return exit.New(exit.Conflict, "choose another port, or 127.0.0.1:0 for a free one", "listen: %w", err)
 }
 
 // webMCP is the front end as callers over the network reach it: with a token, where there are any.
