@@ -164,7 +164,12 @@ func TestRunWithoutItsKeyIsBlockedUntilTheKeyIsThere(t *testing.T) {
 			if err := workflow.Sleep(ctx, time.Hour); err != nil {
 				return "", err
 			}
-			return workflow.Receive[string](ctx, "go")
+			said, err := workflow.Receive[string](ctx, "go")
+			if err != nil {
+				return "", err
+			}
+			d, err := workflow.Ask[workflow.Decision](ctx, "ok", workflow.Question{Message: secretText})
+			return said + " " + string(d.Decision), err
 		})
 		k1 := testKey("k1", 1)
 		env := newEnvWith(t, envOptions{engine: unloads(engine.Options{Codecs: encrypted(t, k1)})}, w)
@@ -196,7 +201,20 @@ func TestRunWithoutItsKeyIsBlockedUntilTheKeyIsThere(t *testing.T) {
 			t.Errorf("forked without the key: %v", err)
 		}
 		env.recoded(encrypted(t, k1, testKey("k2", 2)))
-		if got := result(env, h); got != "plain" {
+		q := env.question(h.ID())
+		approve := func() error {
+			answer := workflow.Answer{Action: workflow.Accept, Content: []byte(`{"decision": "approve"}`)}
+			return env.Answer(context.Background(), h.ID(), q.Key, answer, "me")
+		}
+		env.recoded(nil)
+		if err := approve(); !errors.Is(err, history.ErrKey) {
+			t.Errorf("answered without the key: %v", err)
+		}
+		env.recoded(encrypted(t, k1, testKey("k2", 2)))
+		if err := approve(); err != nil {
+			t.Fatal(err)
+		}
+		if got := result(env, h); got != "plain approve" {
 			t.Errorf("result %q", got)
 		}
 		env.recoded(nil)

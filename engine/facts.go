@@ -47,7 +47,8 @@ func (e *Engine) Signal(ctx context.Context, id history.RunID, s SignalRequest) 
 
 // Answer answers the open question key of a run. The first answer wins, and is durable when Answer returns. The error
 // matches history.ErrNotFound for an unknown key, history.ErrAnswered for one that is no longer open, and is a
-// *workflow.AnswerError where the answer does not fit: the question then stays open.
+// *workflow.AnswerError where the answer does not fit: the question then stays open, as it does with history.ErrKey where it
+// cannot be decrypted here.
 func (e *Engine) Answer(ctx context.Context, id history.RunID, key string, a workflow.Answer, by string) error {
 	fail := func(err error) error { return fmt.Errorf("answer %q of run %s: %w", key, id, err) }
 	a, err := e.checkAnswer(ctx, id, key, a)
