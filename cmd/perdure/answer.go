@@ -173,7 +173,9 @@ func (a *app) composeAnswer(ctx context.Context, c *cobra.Command, q admin.Quest
 		if !q.Approval {
 			return admin.AnswerRequest{}, exit.New(exit.Usage, "its fields: "+strings.Join(present.Fields(q.Schema), "; "), "question %s has no proposal to approve, edit or reject", q.Key)
 		}
-		return accept(decision(flags))
+		return accept(decision(flags, changed("edit")))
+	case len(words) > 0 && q.Approval:
+		return admin.AnswerRequest{}, exit.New(exit.Usage, waysToDecide, "question %s has a proposal, and no fields", q.Key)
 	case len(words) > 0:
 		fields, err := form.FromWords(q.Schema, words)
 		if err != nil {
@@ -185,7 +187,7 @@ func (a *app) composeAnswer(ctx context.Context, c *cobra.Command, q admin.Quest
 	}
 	hint := "its fields: " + strings.Join(present.Fields(q.Schema), "; ")
 	if q.Approval {
-		hint = "use --approve, --edit JSON or --reject REASON"
+		hint = waysToDecide
 	}
 	return admin.AnswerRequest{}, exit.New(exit.Usage, hint, "no answer is given, and this is no terminal to ask in")
 }
@@ -197,11 +199,14 @@ func content(text string) (admin.AnswerRequest, error) {
 	return admin.AnswerRequest{Action: form.Accept, Content: json.RawMessage(text)}, nil
 }
 
-func decision(flags answerFlags) map[string]any {
+// waysToDecide are those on a proposal.
+const waysToDecide = "use --approve, --edit JSON or --reject REASON"
+
+func decision(flags answerFlags, edited bool) map[string]any {
 	switch {
 	case flags.approve:
 		return map[string]any{"decision": "approve"}
-	case flags.edit != "":
+	case edited:
 		return map[string]any{"decision": "edit", "value": flags.edit}
 	}
 	return map[string]any{"decision": "reject", "reason": flags.reject}

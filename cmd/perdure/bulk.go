@@ -138,9 +138,9 @@ func (s *bulkSummary) write(w io.Writer) {
 		}
 	}
 	if s.DryRun {
-		fmt.Fprintf(w, "%d runs would be selected; nothing was done\n", s.Matched)
+		fmt.Fprintf(w, "%s would be selected; nothing was done\n", present.Count(s.Matched, "run"))
 	} else {
-		fmt.Fprintf(w, "%d runs: %d done, %d retried before, %d with errors\n", s.Matched, s.Done, s.Existed, s.Failed)
+		fmt.Fprintf(w, "%s: %d done, %d retried before, %d with errors\n", present.Count(s.Matched, "run"), s.Done, s.Existed, s.Failed)
 	}
 	if s.Next != "" {
 		fmt.Fprintf(w, "more: --after %s\n", s.Next)

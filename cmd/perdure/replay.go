@@ -56,7 +56,7 @@ func (a *app) replay(paths []string) error {
 	if err != nil {
 		return err
 	}
-	file, err := toolfile.Load(config)
+	file, err := loadTools(config)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/perdure/perdure/cmd/perdure/internal/exit"
 	"github.com/perdure/perdure/cmd/perdure/internal/present"
 	"github.com/perdure/perdure/engine/schedule"
+	"github.com/perdure/perdure/history"
+	"github.com/perdure/perdure/timer"
 )
 
 func (a *app) scheduleCommand() *cobra.Command {
@@ -170,15 +172,29 @@ func (a *app) scheduleVerbCommand(verb, short, long string) *cobra.Command {
 	}
 }
 
-// scheduleSays is how a schedule stands: when its next time is, or how it ended.
+// scheduleSays is how a schedule stands: when its next time is, or how it ended. One that was made just now has not said so yet.
 func scheduleSays(s *admin.Schedule) string {
 	switch {
 	case s.Failure != nil && s.Status.Terminal():
 		return s.Status.String() + ": " + s.Failure.Error()
 	case s.Status.Terminal():
 		return s.Status.String()
+	case s.Message == "" && (s.Status == history.StatusReady || s.Status == history.StatusRunning):
+		return nextTime(&s.Spec, time.Now())
 	}
 	return s.Message
+}
+
+func nextTime(spec *schedule.Spec, now time.Time) string {
+	cron, err := timer.ParseCron(spec.Cron, spec.Zone)
+	if err != nil {
+		return "" // made by a later version
+	}
+	next, ok := cron.Next(now)
+	if !ok {
+		return ""
+	}
+	return "next at " + next.UTC().Format(time.RFC3339)
 }
 
 func when(s *admin.Schedule) string {

@@ -21,7 +21,6 @@ import (
 	"github.com/perdure/perdure/cmd/perdure/internal/relay"
 	"github.com/perdure/perdure/cmd/perdure/internal/serve"
 	"github.com/perdure/perdure/cmd/perdure/internal/state"
-	"github.com/perdure/perdure/cmd/perdure/internal/toolfile"
 )
 
 const serveLong = `Serve offers the tools of a file to MCP clients and executes their runs.
@@ -217,7 +216,7 @@ func (a *app) relay(ctx context.Context, o serve.Options) error {
 func (a *app) launcher(ctx context.Context, o serve.Options) (*relay.Launcher, error) {
 	client := admin.NewClient(o.Dir)
 	if _, err := client.Server(ctx); err != nil {
-		if _, err := toolfile.Load(o.Config); err != nil {
+		if _, err := loadTools(o.Config); err != nil {
 			return nil, err
 		}
 		if _, err := keyfile.Codecs(o.KeyFile, o.Compress); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -93,7 +94,7 @@ func (a *app) copyStore(ctx context.Context, dir state.Dir, f *os.File) (n int64
 	}
 	s, err := a.openToRead(dir.Database())
 	if err != nil {
-		return 0, err
+		return 0, noStoreYet(err)
 	}
 	n, err = s.Backup(ctx, f, nil)
 	if err == nil {
@@ -109,6 +110,14 @@ func (a *app) openToRead(path string) (*boltstore.Store, error) {
 		return nil, err
 	}
 	return boltstore.Open(path, &boltstore.Options{ReadOnly: true, Log: log})
+}
+
+// noStoreYet adds to an error that the state folder has no store what that means.
+func noStoreYet(err error) error {
+	if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, boltstore.ErrLog) {
+		return exit.New(exit.NotFound, "no server has run with this state folder yet: start one, or name another folder with --state or --config", "%w", err)
+	}
+	return err
 }
 
 func removeIfThere(path string) error {
@@ -181,7 +190,7 @@ See what it would gain with: perdure stats.`,
 			}
 			out, err := compact(c.Context(), dir.Database(), withoutLog)
 			if err != nil {
-				return err
+				return noStoreYet(err)
 			}
 			return a.print(out, func(w io.Writer) { out.write(w, withoutLog) })
 		},
@@ -224,17 +233,25 @@ func (c *compacted) write(w io.Writer, withoutLog bool) {
 func (a *app) statsCommand() *cobra.Command {
 	var dsn string
 	c := &cobra.Command{
-		Use:   "stats",
+		Use:   "stats [FILE]",
 		Short: "Sizes, counts and queues of the store",
 		Long: `Stats counts the runs by status, the runs that stand in line by tool, the timers and what deleted runs left, and says how large the
 file is, how much of it is free to be written again, and whether new runs are refused for lack of room.
 
 A line that grows, or whose oldest run is old, has too few workers. Where no server runs the file is read; after a kill it is first
-brought up to its log. With --store the figures are those of a database: the size of the tables, the leases, and how many dead rows wait for autovacuum.`,
+brought up to its log. With FILE it is that file, such as that of a program of your own that is stopped. With --store the figures
+are those of a database: the size of the tables, the leases, and how many dead rows wait for autovacuum.`,
 		Example: `  perdure stats
   perdure stats --json | jq .freeBytes`,
-		Args: exactly(),
-		RunE: func(c *cobra.Command, _ []string) error {
+		Args: exactly("[FILE]"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				s, err := a.fileStats(c.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				return a.print(s, func(w io.Writer) { writeStats(w, &s) })
+			}
 			dsn, err := findStore(dsn)
 			if err != nil {
 				return err
@@ -307,7 +324,13 @@ func (a *app) stats(ctx context.Context) (s boltstore.Stats, err error) {
 	if code, _ := exit.Of(err); err == nil || code != exit.Unreachable {
 		return s, err
 	}
-	store, err := a.openToRead(dir.Database())
+	s, err = a.fileStats(ctx, dir.Database())
+	return s, noStoreYet(err)
+}
+
+// fileStats counts what is in a file that no server has open.
+func (a *app) fileStats(ctx context.Context, path string) (s boltstore.Stats, err error) {
+	store, err := a.openToRead(path)
 	if err != nil {
 		return s, err
 	}
@@ -316,7 +339,11 @@ func (a *app) stats(ctx context.Context) (s boltstore.Stats, err error) {
 }
 
 func writeStats(w io.Writer, s *boltstore.Stats) {
-	fmt.Fprintf(w, "file        %s, %s of it free, %s more than at the start\n", size(s.FileBytes), size(s.FreeBytes), size(s.Growth))
+	grown := ""
+	if s.Growth != 0 {
+		grown = ", " + size(s.Growth) + " more than at the start"
+	}
+	fmt.Fprintf(w, "file        %s, %s of it free%s\n", size(s.FileBytes), size(s.FreeBytes), grown)
 	if s.Lacking > 0 {
 		fmt.Fprintf(w, "log         it has %d groups of writes that the file lacks; they are not counted here\n", s.Lacking)
 	}

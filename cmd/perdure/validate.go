@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/spf13/cobra"
 
@@ -53,9 +54,18 @@ Exit codes: 0 the file is good (there may be warnings), 1 it has mistakes, 3 the
 	}
 }
 
+// loadTools loads a tool file, and says how to write one where it is not there.
+func loadTools(path string) (*toolfile.File, error) {
+	file, err := toolfile.Load(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, exit.New(exit.NotFound, "write an example with: perdure init "+path, "%w", err)
+	}
+	return file, err
+}
+
 func (a *app) validate(path string) error {
 	v := validation{File: path, Tools: []validTool{}, Problems: toolfile.Problems{}, Warnings: toolfile.Problems{}}
-	file, err := toolfile.Load(path)
+	file, err := loadTools(path)
 	if err != nil && !errors.As(err, &v.Problems) {
 		return err
 	}

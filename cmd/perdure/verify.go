@@ -70,7 +70,8 @@ func (a *app) verify(ctx context.Context, dsn string, args []string) (admin.Repo
 	}
 	report, err := admin.NewClient(dir).Verify(ctx)
 	if code, _ := exit.Of(err); err != nil && code == exit.Unreachable {
-		return a.verifyFile(ctx, dir.Database())
+		report, err = a.verifyFile(ctx, dir.Database())
+		return report, noStoreYet(err)
 	}
 	return report, err
 }
