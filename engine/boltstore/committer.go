@@ -137,7 +137,7 @@ func (s *Store) commitLoop() {
 			armed = false
 			_ = s.flush() // what fails here has failed the store
 		}
-		if behind := s.work.redo.lacking(); behind != armed {
+		if behind := s.work.redo.lacking() && s.failure.Load() == nil; behind != armed {
 			if armed = behind; armed {
 				due.Reset(flushAfter)
 			} else {

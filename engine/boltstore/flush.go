@@ -152,8 +152,12 @@ func (s *Store) flush() error {
 		r.sealed, r.path, err))
 }
 
-// restage opens a transaction with the writes of all records that the file lacks, where none is open.
+// restage opens a transaction with the writes of all records that the file lacks, where none is open. It is what every commit begins
+// with, so a store that has failed makes none: its open transaction may have a group whose record is or is not in the log.
 func (s *Store) restage() error {
+	if f := s.failure.Load(); f != nil {
+		return *f
+	}
 	if s.work.writing.tx != nil {
 		return nil
 	}

@@ -541,6 +541,46 @@ func TestALogThatCannotBeWrittenIsFatal(t *testing.T) {
 	})
 }
 
+// TestAFailedStoreIsNotFlushed: a record whose write was told as failed may be in the log all the same. A flush after that would put
+// its rows into the file without its number, and an open would not find it where it looks.
+func TestAFailedStoreIsNotFlushed(t *testing.T) {
+	logged(t, func(t *testing.T, s *Store) {
+		startAll(t, s, abc)
+		r := &s.work.redo
+		if err := r.file.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := startRun(t, s, "d"); !errors.Is(err, history.ErrFailed) {
+			t.Fatalf("error is %v, want ErrFailed", err)
+		}
+		f, err := os.OpenFile(r.path, os.O_RDWR, 0)
+		if err == nil {
+			_, err = f.WriteAt(r.pending[r.sealed:], r.at)
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		then := contents(t, s.path)
+		time.Sleep(10 * flushAfter)
+		synctest.Wait()
+		if !bytes.Equal(then, contents(t, s.path)) {
+			t.Error("the failed store wrote to its file")
+		}
+		want := append(slices.Clone(abc), "d")
+		wantKeys(t, "after a kill", has(t, killed(t, s), smallLog, want...), want)
+	})
+}
+
+func contents(t *testing.T, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 // TestWithoutALog: where no log can be made the store works as well.
 func TestWithoutALog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "perdure.db")
