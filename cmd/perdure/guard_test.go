@@ -17,7 +17,7 @@ tools:
   - name: nest
     description: Starts a program that starts another.
     input: {pipe: string}
-    steps: [{name: hold, run: [sh, -c, 'sleep 300 >"$0" & wait', "${input.pipe}"]}]
+    steps: [{name: hold, run: [sh, -c, 'read go; sleep 300 >"$0" & wait', "${input.pipe}"], stdin: "go\n"}]
 `
 
 // A server that is killed takes with it what its steps' programs have started: otherwise it would go on beside the step's

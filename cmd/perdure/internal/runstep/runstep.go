@@ -121,12 +121,12 @@ func Run(ctx context.Context, spec Spec, scrub Scrubber) (Result, error) {
 	if err != nil {
 		return Result{ExitCode: -1}, spec.notStarted(err)
 	}
-	io.begin()
 	group := cmd.Process.Pid
 	guardErr := spec.Guard.add(group)
 	if guardErr != nil {
 		p.kill()
 	}
+	io.begin() // what reads its input first is guarded when it goes on
 	stopped := spec.await(ctx, p)
 	p.kill() // what the program left behind in its group
 	spec.Guard.remove(group)
