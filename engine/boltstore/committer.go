@@ -230,9 +230,15 @@ func (s *Store) attempt(group []*op) (t *txn, bad int, err error) {
 		t.undo()
 	}
 	s.mu.Lock()
-	s.stamp, s.landing = 0, false
+	s.endGroup()
 	s.mu.Unlock()
 	return t, bad, err
+}
+
+// endGroup says that no group is under way. Caller holds mu.
+func (s *Store) endGroup() {
+	s.stamp, s.landing = 0, false
+	clear(s.staged)
 }
 
 // stageAll stages the ops in the open transaction.

@@ -3,6 +3,7 @@ package boltstore
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/perdure/perdure/engine"
@@ -30,7 +31,7 @@ func (s *Store) wakeInMemory(limit int) (woken int, all bool, err error) {
 	s.mu.Lock()
 	dues := s.popDue(s.clock.now(), limit)
 	s.mu.Unlock()
-	err = s.readDue(dues)
+	err = s.readDue(dues, s.own)
 	s.mu.Lock()
 	all = true
 	changes := make([]engine.Change, 0, len(dues))
@@ -70,16 +71,18 @@ func (s *Store) popDue(now history.Time, limit int) []due {
 	}
 	n := min(s.timers.upTo(string(timeBytes(nil, now+1))), limit-len(dues))
 	for _, row := range s.timers.rows[:n] {
-		d := due{row: row}
-		if id, t, ok := splitTimerKey([]byte(row)); ok {
-			d.run, d.at = id, t.At
-		} else {
-			d.err = &history.CorruptError{What: "timer", Reason: "row " + row}
-		}
-		dues = append(dues, d)
+		dues = append(dues, dueTimer(row))
 	}
 	s.timers.rows = s.timers.rows[n:]
 	return dues
+}
+
+func dueTimer(row string) due {
+	id, t, ok := splitTimerKey([]byte(row))
+	if !ok {
+		return due{row: row, err: &history.CorruptError{What: "timer", Reason: fmt.Sprintf("row %x", row)}}
+	}
+	return due{row: row, run: id, at: t.At}
 }
 
 func (s *Store) putBack(d *due) {
@@ -91,7 +94,7 @@ func (s *Store) putBack(d *due) {
 }
 
 // readDue finds the runs: in memory, or else on disk, all in one transaction.
-func (s *Store) readDue(dues []due) error {
+func (s *Store) readDue(dues []due, read func(fn func(v *view) error) error) error {
 	var unknown []*due
 	s.mu.Lock()
 	for i := range dues {
@@ -106,7 +109,7 @@ func (s *Store) readDue(dues []due) error {
 	if len(unknown) == 0 {
 		return nil
 	}
-	return s.own(func(v *view) error {
+	return read(func(v *view) error {
 		for _, d := range unknown {
 			var run history.Run
 			run, d.err = v.run(d.run)

@@ -126,6 +126,7 @@ func (s *Store) land(id uint64) error {
 	r.named = id != 0
 	r.rewind()
 	s.work.unflushed.clear()
+	s.lookAhead()
 	return nil
 }
 

@@ -66,8 +66,8 @@ func (s *Store) Claim(ctx context.Context, req engine.ClaimRequest) ([]history.C
 type takenRun struct {
 	*lease
 	known *history.Claim
-	// woken says that on disk it waits: see woken.go.
-	woken bool
+	// woken is when it was to be woken, where on disk it waits: see woken.go.
+	woken history.Time
 }
 
 // readClaims reads what the holders must know, of all runs of which it was not at hand in one transaction.
@@ -87,7 +87,7 @@ func (s *Store) readClaims(ctx context.Context, taken []takenRun) (claims []hist
 	now := s.readTime()
 	read := func(v *view, i int) {
 		l, err := taken[i].lease, error(nil)
-		if claims[i], err = v.claim(l.run, l.token, now, taken[i].woken); err != nil {
+		if claims[i], err = v.claim(l.run, l.token, max(now, taken[i].woken), taken[i].woken != 0); err != nil {
 			broken = append(broken, fmt.Errorf("run %s: %w", l.run, err))
 		}
 	}
@@ -159,23 +159,26 @@ func (s *Store) seize(owner, row string, ln *line, expires history.Time) takenRu
 		l.key, l.keyName = s.keyShare(ln.place.tenant, name), shareKey(ln.place.tenant, name)
 	}
 	s.hold(l)
-	_, woken := s.woken[l.run]
+	woken := s.woken[l.run]
 	return takenRun{lease: l, known: s.knownClaim(l, woken), woken: woken}
 }
 
 // knownClaim returns what the holder of a new lease must know, where the store has it at hand: of a run that has begun
 // lately, and has nothing in its inbox. Caller holds mu, under which what is known changes: so nothing that was accepted before
 // its time is missing.
-func (s *Store) knownClaim(l *lease, woken bool) *history.Claim {
+//
+// The holder of a run that a timer woke must find that due, though the group under way is older: what that brings to the run is found
+// when the holder commits (Batch.DecidedAt).
+func (s *Store) knownClaim(l *lease, woken history.Time) *history.Claim {
 	r := s.recent.live(l.run)
-	if r == nil || r.state.InboxHead > 0 || !r.state.Status.InLine() && !(woken && r.state.Status == history.StatusWaiting) {
+	if r == nil || r.state.InboxHead > 0 || !r.state.Status.InLine() && !(woken != 0 && r.state.Status == history.StatusWaiting) {
 		return nil
 	}
 	fresh := r.state.Seq == r.state.GenerationSeq
 	if fresh && (r.begun == nil || r.begun.Seq != r.state.Seq) {
 		return nil
 	}
-	c := &history.Claim{Run: history.Run{Spec: *r.spec, State: r.state}, Token: l.token, Now: s.readTimeLocked()}
+	c := &history.Claim{Run: history.Run{Spec: *r.spec, State: r.state}, Token: l.token, Now: max(s.readTimeLocked(), woken)}
 	ownSpec(&c.Run.Spec)
 	c.Run.Status = history.StatusRunning
 	if fresh {

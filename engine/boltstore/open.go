@@ -190,7 +190,7 @@ func openStore(path string, o Options, told *opening) (*Store, error) {
 	s := &Store{
 		db: db, file: file, path: path, dead: make(chan struct{}), ro: o.ReadOnly, codec: history.NewCodec(), log: o.Log,
 		leases: map[history.RunID]*lease{}, closing: map[history.RunID]bool{},
-		delayed: map[history.RunID]delay{}, recent: newRecent(), woken: map[history.RunID]history.Time{}, wokenLimit: maxWoken, sched: newScheduler(),
+		delayed: map[history.RunID]delay{}, recent: newRecent(), timers: window{size: timerWindow}, woken: map[history.RunID]history.Time{}, staged: map[history.RunID]bool{}, wokenLimit: maxWoken, sched: newScheduler(),
 	}
 	s.work.redo.path, s.work.redo.size = redoPath(path), blocks(o.LogSize)
 	s.maxSize, s.highWater = o.MaxSize, o.HighWater

@@ -10,7 +10,7 @@ func (t *txn) publish() []engine.Change {
 	s := t.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stamp, s.landing = 0, false
+	s.endGroup()
 	for _, m := range t.marks {
 		if m.done != nil {
 			m.done()
@@ -37,6 +37,7 @@ func (s *Store) publishRun(w *workRun) engine.Change {
 	c := w.change
 	c.Run, c.Tenant, c.Status = w.id, w.spec.Tenant, w.state.Status
 	s.recent.remember(w)
+	delete(s.rousing, w.id)
 	s.leave(w.spec, w.wasReadyAt)
 	if w.write || w.gone {
 		delete(s.woken, w.id) // the file knows

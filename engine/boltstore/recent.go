@@ -119,9 +119,10 @@ func ownSpec(s *history.Spec) {
 }
 
 // recall returns what is known of a run that is not over (nil: nothing), and since when it is woken in memory (zero: it is
-// not).
+// not). That stays so until the group has ended which asks.
 func (s *Store) recall(id history.RunID) (known *recentRun, wokenAt history.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.staged[id] = true
 	return s.recent.live(id), s.woken[id]
 }

@@ -59,9 +59,13 @@ type Store struct {
 	// woken holds the runs that are ready in memory and wait on disk, with the time of the timer that woke them: see woken.go.
 	woken      map[history.RunID]history.Time
 	wokenLimit int
-	sched      scheduler
-	timers     window
-	cleanup    cleanupLease
+	// staged are the runs that the group under way has loaded: only the committer may wake them.
+	staged map[history.RunID]bool
+	// rousing are the runs that are being woken beside the committer and were not written since; nil while none is: see rouse.go.
+	rousing map[history.RunID]bool
+	sched   scheduler
+	timers  window
+	cleanup cleanupLease
 	// broken are the errors of runs that were taken and could not be read, until a claim has returned them.
 	broken []error
 	// stamp is the time of the transaction that is being written; zero between transactions.

@@ -9,6 +9,9 @@ import (
 	"github.com/perdure/perdure/history"
 )
 
+// timerWindow bounds the timers that are loaded at once: some hundred thousand bytes.
+const timerWindow = 4 << 10
+
 // wakeLimit bounds what WakeDue does between two looks at the clock.
 const wakeLimit = 1000
 
@@ -29,7 +32,15 @@ func (s *Store) WakeDue(ctx context.Context, limit int) (woken int, next history
 			return woken, next, err
 		}
 		room := min(limit-woken, wakeLimit)
-		n, onDisk := 0, 0
+		n, err := s.wakeAtOnce(room)
+		woken += n
+		switch {
+		case err != nil:
+			return woken, 0, s.wrap("wake", err)
+		case n > 0:
+			continue
+		}
+		onDisk := 0
 		o := &op{
 			early: func() (done bool, err error) {
 				n, done, err = s.wakeInMemory(room)
@@ -82,7 +93,20 @@ func (s *Store) windTimers(ctx context.Context) error {
 	}))
 }
 
-// refillTimers loads the front of the timer index where the window is empty. Caller holds mu.
+// lookAhead loads more of the timer index while the file has everything, so that who wakes runs need not wait for that. What cannot be
+// read here is read again there, which tells.
+func (s *Store) lookAhead() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.timers.low() {
+		_ = s.readFile(func(v *view) error {
+			s.refillTimers(v)
+			return nil
+		})
+	}
+}
+
+// refillTimers loads more of the timer index where the window has little of it. Caller holds mu.
 func (s *Store) refillTimers(v *view) {
 	s.timers.fill(func(from string, yield func(key string, wanted bool) bool) {
 		for k := range v.scan(bTimers, nil, []byte(from)) {

@@ -56,13 +56,16 @@ func (w *window) pop() string {
 	return key
 }
 
-// fill loads rows from behind the horizon where the window is empty. next yields the keys of the index in order from
+// low reports whether fill would load more.
+func (w *window) low() bool { return !w.complete && len(w.rows) < w.bound()/2 }
+
+// fill loads rows from behind the horizon where the window is less than half full. next yields the keys of the index in order from
 // a given one on, and whether each is wanted.
 func (w *window) fill(next func(from string, yield func(key string, wanted bool) bool)) {
-	if len(w.rows) > 0 || w.complete {
+	if !w.low() {
 		return
 	}
-	w.rows = nil // let go of what was popped
+	w.rows = append(make([]string, 0, len(w.rows)), w.rows...) // lets go of what was popped
 	from, full := w.horizon, false
 	next(from, func(key string, wanted bool) bool {
 		if key == from {

@@ -11,7 +11,7 @@ import (
 // everybody: whoever writes it writes it as ready (stage.load), and then its row is on disk too.
 //
 // Invariant: a run in Store.woken waits on disk; it stands in its line while nobody holds it and no delay keeps it out.
-// Guarded by Store.mu, changed only by the committer.
+// Guarded by Store.mu. What the group under way has loaded only the committer changes.
 
 // maxWoken bounds the runs that are woken in memory; more are woken on disk, by a transaction. So are those of a workflow
 // that nobody has asked for: they have no line in memory.

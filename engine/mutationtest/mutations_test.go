@@ -110,6 +110,21 @@ func mutations() []mutation {
 			pkg:   store, run: "TestReadersFindWhatWasAcknowledged",
 		},
 		{
+			bug: "a run is woken under the hands of the group that writes it", part: faults,
+			edits: []overlay.Edit{{File: store + "recent.go", Old: "\ts.staged[id] = true\n", New: ""}},
+			pkg:   store, run: "TestARunThatAGroupHasLoadedIsWokenAfterIt",
+		},
+		{
+			bug: "a run is woken by what it was before it was written", part: faults,
+			edits: []overlay.Edit{{File: store + "publish.go", Old: "\tdelete(s.rousing, w.id)\n", New: ""}},
+			pkg:   store, run: "TestARunThatIsWrittenWhileItIsReadIsLeftAlone",
+		},
+		{
+			bug: "the holder of a run that a timer woke finds it not yet due", part: faults,
+			edits: []overlay.Edit{{File: store + "leases.go", Old: "Now: max(s.readTimeLocked(), woken)}", New: "Now: s.readTimeLocked()}"}},
+			pkg:   store, run: "TestTimersFireWhileTheCommitterIsBusy",
+		},
+		{
 			bug: "a record in the log does not say which runs it writes to", part: faults, also: contract,
 			edits: []overlay.Edit{{File: store + "redo.go", Old: "\t\tr.written = append(r.written, id)\n", New: ""}},
 			pkg:   store, run: "TestReadsSeeWhatIsInTheLogOnly",
