@@ -77,6 +77,14 @@ func mutations() []mutation {
 			pkg:   store, run: "TestNothingIsAcknowledgedBeforeItsRecordIsSynced",
 		},
 		{
+			bug: "a store that has failed is flushed", part: faults,
+			edits: []overlay.Edit{
+				{File: store + "flush.go", Old: "\tif f := s.failure.Load(); f != nil {\n\t\treturn *f\n\t}\n\tif s.work.writing.tx != nil {", New: "\tif s.work.writing.tx != nil {"},
+				{File: store + "committer.go", Old: "lacking() && s.failure.Load() == nil; behind", New: "lacking(); behind"},
+			},
+			pkg: store, run: "TestAFailedStoreIsNotFlushed",
+		},
+		{
 			bug: "the log is used again before its flush is durable", part: faults,
 			edits: []overlay.Edit{{File: store + "flush.go", Old: "\tif err := guard(tx.Commit); err != nil {\n", New: "\tr.rewind()\n\tif err := guard(tx.Commit); err != nil {\n"}},
 			pkg:   store, run: "TestNothingIsReusedBeforeTheFlushIsDurable|TestAFlushWithoutRoom",
