@@ -280,6 +280,7 @@ func (m *measure) opens(s *boltstore.Store, x *Size) (*boltstore.Store, error) {
 	return s, err
 }
 
+// copyFile makes a copy that is on the disk: the opening of one that is not would be measured with the writing of it.
 func copyFile(from, to string) error {
 	src, err := os.Open(from)
 	if err != nil {
@@ -290,7 +291,7 @@ func copyFile(from, to string) error {
 		return errors.Join(err, src.Close())
 	}
 	_, err = io.Copy(dst, src)
-	return errors.Join(err, src.Close(), dst.Close())
+	return errors.Join(err, src.Close(), dst.Sync(), dst.Close())
 }
 
 func fileSize(path string) (int64, error) {
