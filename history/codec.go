@@ -191,15 +191,20 @@ type Record interface {
 
 // Encode encodes a record.
 func Encode[R Record](c *Codec, r *R) ([]byte, error) {
-	b, err := c.appendRecord(append(make([]byte, 0, usualRecord), formatVersion), r)
+	return Append(c, make([]byte, 0, UsualRecord), r)
+}
+
+// Append appends an encoded record to b.
+func Append[R Record](c *Codec, b []byte, r *R) ([]byte, error) {
+	b, err := c.appendRecord(append(b, formatVersion), r)
 	if err != nil {
 		return nil, fmt.Errorf("encode %T: %w", r, err)
 	}
 	return b, nil
 }
 
-// usualRecord is room for most specs and states.
-const usualRecord = 192
+// UsualRecord is room in bytes for most specs and states.
+const UsualRecord = 120
 
 func (c *Codec) appendRecord(b []byte, r any) ([]byte, error) {
 	switch r := r.(type) {

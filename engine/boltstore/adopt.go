@@ -6,37 +6,42 @@ import (
 	"github.com/perdure/perdure/history"
 )
 
-// encodeAdopted encodes what a start brings beside the events that its run adopts.
-func (s *Store) encodeAdopted(e *encodedStart) error {
+// encodedAdoption is what a start brings beside the events that its run adopts, with its records.
+type encodedAdoption struct {
+	rows      history.Rows
+	questions [][]byte // records of rows.Open
+	children  []*encodedStart
+	facts     []*encodedItem
+}
+
+func (s *Store) encodeAdoption(start *history.Start) (*encodedAdoption, error) {
+	e := &encodedAdoption{rows: start.Rows()}
 	for i := range e.rows.Open {
 		rec, err := history.Encode(s.codec, &e.rows.Open[i])
 		if err != nil {
-			return err
+			return nil, err
 		}
 		e.questions = append(e.questions, rec)
 	}
-	for i := range e.start.Children {
-		child, err := s.encodeStart(&e.start.Children[i])
+	for i := range start.Children {
+		child, err := s.encodeStart(&start.Children[i])
 		if err != nil {
-			return err
+			return nil, err
 		}
 		e.children = append(e.children, child)
 	}
-	for _, f := range e.start.Facts {
+	for _, f := range start.Facts {
 		item, err := s.encodeItem(f)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		e.facts = append(e.facts, item)
 	}
-	return nil
+	return e, nil
 }
 
 // adopt writes the rows of what adopted events leave open, so that the run is whole before anybody claims it.
-func (st *stage) adopt(w *workRun, e *encodedStart) error {
-	if len(e.start.Adopt) == 0 {
-		return nil
-	}
+func (st *stage) adopt(w *workRun, e *encodedAdoption) error {
 	for _, t := range e.rows.Timers {
 		st.setTimer(w, t)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/perdure/perdure/history"
 )
@@ -18,9 +19,9 @@ type encodedBatch struct {
 }
 
 type encodedEvent struct {
-	event history.Event
-	rec   []byte
-	head  history.Digest // of the history up to it
+	*history.Event
+	rec  []byte
+	head history.Digest // of the history up to it
 }
 
 // encodeBatch encodes everything that the batch brings. The digests follow from b.Head, which the committer compares
@@ -29,16 +30,17 @@ func (s *Store) encodeBatch(b *history.Batch) (*encodedBatch, error) {
 	if err := b.Check(); err != nil {
 		return nil, err
 	}
-	e := &encodedBatch{Batch: b, events: unencoded(b.Events)}
-	now := s.clock.now()
-	for i := range e.events {
-		ev := &e.events[i].event
+	now, events := s.clock.now(), slices.Clone(b.Events)
+	for i := range events {
+		ev := &events[i]
 		ev.Token = b.Token
 		if ev.At.IsZero() {
 			ev.At = now
 		}
 	}
-	if err := s.encodeEvents(b.Head, e.events); err != nil {
+	e := &encodedBatch{Batch: b}
+	var err error
+	if e.events, err = s.encodeEvents(b.Head, events); err != nil {
 		return nil, err
 	}
 	for i := range b.Open {
@@ -57,7 +59,6 @@ func (s *Store) encodeBatch(b *history.Batch) (*encodedBatch, error) {
 		e.children = append(e.children, child)
 	}
 	if len(b.Cancels) > 0 {
-		var err error
 		if e.cancel, err = s.encodeItem(b.ChildCancel()); err != nil {
 			return nil, err
 		}
@@ -71,19 +72,19 @@ func (s *Store) Commit(ctx context.Context, b history.Batch) (history.State, err
 	if err != nil {
 		return history.State{}, s.wrap("commit", err)
 	}
-	var state history.State
+	var committed *workRun // see seenRun
 	err = s.submit(ctx, "commit", func(st *stage) error {
 		w, err := st.commit(e)
 		if err != nil {
 			return fmt.Errorf("batch of run %s after event %d: %w", b.Run, b.After, err)
 		}
-		state = w.state
+		committed = w
 		return nil
 	})
 	if err != nil {
 		return history.State{}, err
 	}
-	return state, nil
+	return committed.state, nil
 }
 
 // commit checks the batch against the run and stages it.
@@ -117,7 +118,7 @@ func (st *stage) commit(b *encodedBatch) (*workRun, error) {
 		w.readyAt = 0
 	}
 	if b.Next == history.NextClosed {
-		if err := st.close(w, &b.events[len(b.events)-1].event, b.Consume); err != nil {
+		if err := st.close(w, b.events[len(b.events)-1].Event, b.Consume); err != nil {
 			return nil, err
 		}
 	}
@@ -155,11 +156,11 @@ func (st *stage) checkBatch(b *encodedBatch, w *workRun) error {
 func (st *stage) putEvents(b *encodedBatch, w *workRun) error {
 	for i := range b.events {
 		e := &b.events[i]
-		if err := w.state.Apply(&e.event, e.head, len(e.rec)); err != nil {
+		if err := w.state.Apply(e.Event, e.head, len(e.rec)); err != nil {
 			return err
 		}
-		st.putEvent(b.Run, &e.event, e.rec)
-		st.putGenerationEnd(b.Run, &e.event)
+		st.putEvent(b.Run, e.Event, e.rec)
+		st.putGenerationEnd(b.Run, e.Event)
 	}
 	return nil
 }

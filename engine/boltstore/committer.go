@@ -183,7 +183,7 @@ func (s *Store) commit(group []*op) {
 			}
 			break
 		}
-		s.tell.send(t.publish()...)
+		s.tell.send(t.publish())
 		break
 	}
 	for _, o := range pending {
@@ -248,9 +248,10 @@ func (s *Store) stageAll(group []*op, stamp history.Time) (t *txn, bad int, err 
 		return nil, bad, err
 	}
 	err = guard(func() error {
-		t = newTxn(s, stamp)
+		t = newTxn(s, stamp, len(group))
+		st := &stage{txn: t}
 		for i, o := range group {
-			st := &stage{txn: t}
+			st.reset()
 			if o.err = o.stage(st); o.err != nil {
 				st.drop()
 				continue

@@ -49,7 +49,7 @@ func (s *Store) wakeInMemory(limit int) (woken int, all bool, err error) {
 		}
 	}
 	s.mu.Unlock()
-	s.tell.send(changes...)
+	s.tell.send(changes)
 	for i := range dues {
 		err = errors.Join(err, dues[i].err)
 	}

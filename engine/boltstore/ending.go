@@ -45,7 +45,7 @@ func (s *Store) Terminate(ctx context.Context, id history.RunID, by, reason stri
 
 // endRun stages fn for a run that is not over and returns the run as it is then.
 func (s *Store) endRun(ctx context.Context, name string, id history.RunID, fn func(*stage, *workRun) error) (history.Run, error) {
-	var run history.Run
+	var run seenRun
 	err := s.submit(ctx, name, func(st *stage) error {
 		w, err := st.load(id)
 		if err != nil {
@@ -65,7 +65,7 @@ func (s *Store) endRun(ctx context.Context, name string, id history.RunID, fn fu
 	if err != nil {
 		return history.Run{}, err
 	}
-	return run, nil
+	return run.copy(), nil
 }
 
 // freeze keeps a run whose end or pause is being committed from being claimed. A lease on it is ended, and returned,
@@ -112,7 +112,10 @@ func (st *stage) finish(w *workRun, e *history.Event) error {
 // close clears what a run that has ended leaves behind: its timers, its questions, and its inbox, whose items become
 // dead letters but for those in consumed. A parent is told the outcome.
 func (st *stage) close(w *workRun, e *history.Event, consumed []uint64) error {
-	w.write, w.end = true, keepable(e)
+	if w.write = true; keepable(e) {
+		end := copied(e)
+		w.end = &end
+	}
 	for k := range st.scan(bRunTimers, w.id[:], nil) {
 		id, t, ok := splitRunTimerKey(k)
 		if !ok {

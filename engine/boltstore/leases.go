@@ -62,10 +62,11 @@ func (s *Store) Claim(ctx context.Context, req engine.ClaimRequest) ([]history.C
 	return claims, nil
 }
 
-// takenRun is a run that a claim has taken: its lease, and what the holder must know, where that was at hand.
+// takenRun is a run that a claim has taken: its lease, and the run as it stood at that time, where it was at hand.
 type takenRun struct {
 	*lease
-	known *history.Claim
+	known *liveRun
+	at    history.Time
 	// woken is when it was to be woken, where on disk it waits: see woken.go.
 	woken history.Time
 }
@@ -76,7 +77,7 @@ func (s *Store) readClaims(ctx context.Context, taken []takenRun) (claims []hist
 	var unknown []int
 	for i, p := range taken {
 		if p.known != nil {
-			claims[i] = *p.known
+			p.fill(&claims[i])
 		} else {
 			unknown = append(unknown, i)
 		}
@@ -160,31 +161,42 @@ func (s *Store) seize(owner, row string, ln *line, expires history.Time) takenRu
 	}
 	s.hold(l)
 	woken := s.woken[l.run]
-	return takenRun{lease: l, known: s.knownClaim(l, woken), woken: woken}
+	p := takenRun{lease: l, known: s.claimableAtHand(l.run, woken), woken: woken}
+	if p.known != nil {
+		p.at = max(s.readTimeLocked(), woken)
+	}
+	return p
 }
 
-// knownClaim returns what the holder of a new lease must know, where the store has it at hand: of a run that has begun
-// lately, and has nothing in its inbox. Caller holds mu, under which what is known changes: so nothing that was accepted before
-// its time is missing.
+// claimableAtHand returns a run of which the store has at hand what its holder must know: it has begun lately, and has nothing in its
+// inbox. Caller holds mu, under which what is known changes: so nothing that was accepted before is missing.
 //
 // The holder of a run that a timer woke must find that due, though the group under way is older: what that brings to the run is found
 // when the holder commits (Batch.DecidedAt).
-func (s *Store) knownClaim(l *lease, woken history.Time) *history.Claim {
-	r := s.recent.live(l.run)
-	if r == nil || r.state.InboxHead > 0 || !r.state.Status.InLine() && !(woken != 0 && r.state.Status == history.StatusWaiting) {
+func (s *Store) claimableAtHand(id history.RunID, woken history.Time) *liveRun {
+	r := s.recent.live(id)
+	switch {
+	case r == nil, r.state.InboxHead > 0, !r.state.Status.InLine() && !(woken != 0 && r.state.Status == history.StatusWaiting):
+		return nil
+	case r.fresh() && (r.begun == nil || r.begun.Seq != r.state.Seq):
 		return nil
 	}
-	fresh := r.state.Seq == r.state.GenerationSeq
-	if fresh && (r.begun == nil || r.begun.Seq != r.state.Seq) {
-		return nil
-	}
-	c := &history.Claim{Run: history.Run{Spec: *r.spec, State: r.state}, Token: l.token, Now: max(s.readTimeLocked(), woken)}
+	return r
+}
+
+// fresh reports whether the run's generation has no event but its first.
+func (r *liveRun) fresh() bool { return r.state.Seq == r.state.GenerationSeq }
+
+// fill tells the holder of a known run what it must know.
+func (p *takenRun) fill(c *history.Claim) {
+	r := p.known
+	c.Run, c.Token, c.Now = history.Run{Spec: *r.spec, State: r.state}, p.token, p.at
 	ownSpec(&c.Run.Spec)
 	c.Run.Status = history.StatusRunning
-	if fresh {
-		c.Fresh = copied(r.begun)
+	if r.fresh() {
+		begun := copied(r.begun)
+		c.Fresh = &begun
 	}
-	return c
 }
 
 // claim reads what the holder of a new lease must know. The zero claim stands for a run that is not to be executed.
@@ -225,9 +237,13 @@ func (s *Store) seat(taken []takenRun, claims []history.Claim, broken []error) [
 			s.letGo(l)
 			continue
 		}
-		spec := c.Run.Spec
-		ownSpec(&spec)
-		l.spec, l.recorded = &spec, c.Run.Claimed
+		if l.recorded = c.Run.Claimed; p.known != nil {
+			l.spec = p.known.spec
+		} else {
+			spec := c.Run.Spec
+			ownSpec(&spec)
+			l.spec = &spec
+		}
 		kept = append(kept, c)
 	}
 	return kept

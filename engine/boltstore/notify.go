@@ -47,12 +47,17 @@ func (n *notifier) subscribe(fn func(engine.Change)) (cancel func()) {
 	}
 }
 
-func (n *notifier) send(changes ...engine.Change) {
+// send tells the subscribers. It takes the slice over.
+func (n *notifier) send(changes []engine.Change) {
 	if len(changes) == 0 {
 		return
 	}
 	n.mu.Lock()
-	if len(n.subs) > 0 {
+	switch {
+	case len(n.subs) == 0:
+	case n.queue == nil:
+		n.queue = changes
+	default:
 		n.queue = append(n.queue, changes...)
 	}
 	n.mu.Unlock()

@@ -112,9 +112,14 @@ func (s *Store) Outcome(ctx context.Context, id history.RunID) (end history.Even
 	switch {
 	case live:
 		return end, false, nil
-	case known != nil && known.end != nil:
-		return *copied(known.end), true, nil
+	case known.end != nil:
+		return copied(known.end), true, nil
 	}
+	return s.storedOutcome(ctx, id)
+}
+
+// storedOutcome is Outcome for a run of which nothing is in memory.
+func (s *Store) storedOutcome(ctx context.Context, id history.RunID) (end history.Event, over bool, err error) {
 	err = s.viewRun(ctx, "outcome of run", id, func(v *view) error {
 		state, _, err := v.state(id)
 		if err != nil || !state.Status.Terminal() {

@@ -21,36 +21,40 @@ const (
 // It has two halves. What is asked for or put in goes to the young one; when that is full, it becomes the old one, and
 // what was old is forgotten. Guarded by Store.mu, changed only by publish: so it never has what may not be on disk.
 type recent struct {
-	young, old map[history.RunID]*recentRun
+	young, old map[history.RunID]recentRun
 }
 
-// recentRun is a run, or the end of one.
+// recentRun is what is kept of a run: how it stands, or its terminal event where it is over. The zero value is nothing.
 type recentRun struct {
+	live *liveRun
+	end  *history.Event
+}
+
+// liveRun is a run that is not over.
+type liveRun struct {
 	spec    *history.Spec
 	state   history.State
 	readyAt history.Time
 	// begun is the event of a run that has no other; nil where it is not at hand.
 	begun *history.Event
-	// end is the terminal event of a run that is over; nil where it is not at hand.
-	end *history.Event
 }
 
 func newRecent() recent {
-	return recent{young: map[history.RunID]*recentRun{}, old: map[history.RunID]*recentRun{}}
+	return recent{young: map[history.RunID]recentRun{}, old: map[history.RunID]recentRun{}}
 }
 
-func (r *recent) get(id history.RunID) *recentRun {
-	if run := r.young[id]; run != nil {
+func (r *recent) get(id history.RunID) recentRun {
+	if run, ok := r.young[id]; ok {
 		return run
 	}
-	run := r.old[id]
-	if run != nil {
+	run, ok := r.old[id]
+	if ok {
 		r.put(id, run)
 	}
 	return run
 }
 
-func (r *recent) put(id history.RunID, run *recentRun) {
+func (r *recent) put(id history.RunID, run recentRun) {
 	if len(r.young) >= recentRuns {
 		r.old, r.young = r.young, r.old
 		clear(r.young)
@@ -72,45 +76,39 @@ func (r *recent) remember(w *workRun) {
 	case !w.write:
 		// the file still has what it had
 	case !w.state.Status.Terminal():
-		r.put(w.id, &recentRun{spec: w.spec, state: w.state, readyAt: w.readyAt, begun: w.begun})
+		r.put(w.id, recentRun{live: &liveRun{spec: w.spec, state: w.state, readyAt: w.readyAt, begun: w.begun}})
 	case w.end != nil:
-		r.put(w.id, &recentRun{end: w.end})
+		r.put(w.id, recentRun{end: w.end})
 	default:
 		r.drop(w.id)
 	}
 }
 
 // live returns a run that is not over; nil where it is not at hand.
-func (r *recent) live(id history.RunID) *recentRun {
-	if run := r.get(id); run != nil && run.end == nil {
-		return run
-	}
-	return nil
-}
+func (r *recent) live(id history.RunID) *liveRun { return r.get(id).live }
 
 // atHand returns a run that is not over; nil where it is not at hand, or where the file may know more of it already than was
 // published. Caller holds mu.
-func (s *Store) atHand(id history.RunID) *recentRun {
+func (s *Store) atHand(id history.RunID) *liveRun {
 	if s.landing {
 		return nil
 	}
 	return s.recent.live(id)
 }
 
-// keepable returns a copy of an event that is small enough to be kept; nil for any other.
-func keepable(e *history.Event) *history.Event {
-	if len(e.Payload) > recentPayload || e.Failure != nil {
-		return nil
-	}
-	return copied(e)
-}
+// keepable reports whether an event is small enough to be kept.
+func keepable(e *history.Event) bool { return len(e.Payload) <= recentPayload && e.Failure == nil }
 
 // copied is an event whose memory is the receiver's own.
-func copied(e *history.Event) *history.Event {
+func copied(e *history.Event) history.Event {
 	c := *e
-	c.Payload = bytes.Clone(e.Payload)
-	c.Names = slices.Clone(e.Names)
-	return &c
+	ownEvent(&c)
+	return c
+}
+
+// ownEvent gives a copy of an event memory of its own.
+func ownEvent(e *history.Event) {
+	e.Payload, e.Names = bytes.Clone(e.Payload), slices.Clone(e.Names)
 }
 
 // ownSpec gives a copy of a spec memory of its own.
@@ -120,7 +118,7 @@ func ownSpec(s *history.Spec) {
 
 // recall returns what is known of a run that is not over (nil: nothing), and since when it is woken in memory (zero: it is
 // not). That stays so until the group has ended which asks.
-func (s *Store) recall(id history.RunID) (known *recentRun, wokenAt history.Time) {
+func (s *Store) recall(id history.RunID) (known *liveRun, wokenAt history.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.staged[id] = true

@@ -42,7 +42,7 @@ func (s *Store) fireSettled(dues []due, unread error) (woken int, err error) {
 		}
 		err = errors.Join(err, d.err)
 	}
-	s.tell.send(changes...) // under mu: before what follows from a claim of them
+	s.tell.send(changes) // under mu: before what follows from a claim of them
 	return woken, err
 }
 

@@ -62,7 +62,8 @@ type write struct {
 	del    bool
 }
 
-// stage holds what one op changes until it is accepted.
+// stage holds what one op changes until it is accepted. The ops of a group have it one after the other, for the sake of its room:
+// nothing of it but what its slices point to outlives the op.
 type stage struct {
 	*txn
 	touched []*workRun
@@ -72,8 +73,19 @@ type stage struct {
 	cleared []string
 }
 
-func newTxn(s *Store, now history.Time) *txn {
-	return &txn{view: s.work.writing.view, store: s, now: now, runs: map[history.RunID]*workRun{}}
+// newTxn returns the working set of a group of so many ops.
+func newTxn(s *Store, now history.Time, ops int) *txn {
+	return &txn{
+		view: s.work.writing.view, store: s, now: now,
+		runs: make(map[history.RunID]*workRun, ops), order: make([]history.RunID, 0, ops), marks: make([]mark, 0, ops),
+	}
+}
+
+// reset makes the stage ready for the next op.
+func (st *stage) reset() {
+	*st = stage{
+		txn: st.txn, touched: st.touched[:0], writes: st.writes[:0], mine: st.mine[:0], set: st.set[:0], cleared: st.cleared[:0],
+	}
 }
 
 // load returns the op's own copy of a run, which it may change.
@@ -205,11 +217,12 @@ func (t *txn) flushRun(w *workRun) error {
 	case w.readyAt == 0:
 		w.readyAt = t.now
 	}
-	rec, err := history.Encode(t.codec, &w.state)
+	row := timeBytes(make([]byte, 0, 8+history.UsualRecord), w.readyAt)
+	row, err := history.Append(t.codec, row, &w.state)
 	if err != nil {
 		return err
 	}
-	if err := t.apply(&write{bucket: bStates, key: bytes.Clone(w.id[:]), value: append(timeBytes(nil, w.readyAt), rec...)}); err != nil {
+	if err := t.apply(&write{bucket: bStates, key: bytes.Clone(w.id[:]), value: row}); err != nil {
 		return err
 	}
 	if err := t.flushReady(w); err != nil {

@@ -15,11 +15,8 @@ type encodedStart struct {
 	events []encodedEvent
 	signal *encodedItem
 	begun  *history.Event // see workRun
-	// What the run adopts beside its events.
-	rows      history.Rows
-	questions [][]byte // records of rows.Open
-	children  []*encodedStart
-	facts     []*encodedItem
+	// adopts is what the run adopts beside its events; nil where it adopts none.
+	adopts *encodedAdoption
 }
 
 // encodedItem is an inbox item with its record, which lacks the number and the time of its acceptance.
@@ -59,41 +56,36 @@ func (s *Store) encodeStart(start *history.Start) (*encodedStart, error) {
 			return nil, err
 		}
 	}
-	return e, s.encodeAdopted(e)
+	if len(start.Adopt) > 0 {
+		e.adopts, err = s.encodeAdoption(start)
+	}
+	return e, err
 }
 
 // encodeBeginning encodes the events that a run begins with.
 func (s *Store) encodeBeginning(e *encodedStart, now history.Time) error {
-	e.rows = e.start.Rows()
-	e.events = unencoded(e.start.Begin(now))
-	if err := s.encodeEvents(history.Digest{}, e.events); err != nil {
-		return err
+	events := e.start.Begin(now)
+	if len(events) == 1 && keepable(&events[0]) {
+		ownEvent(&events[0])
+		e.begun = &events[0]
 	}
-	if len(e.events) == 1 {
-		e.begun = keepable(&e.events[0].event)
-	}
-	return nil
-}
-
-// unencoded copies events, to be encoded.
-func unencoded(events []history.Event) []encodedEvent {
-	out := make([]encodedEvent, len(events))
-	for i := range events {
-		out[i].event = events[i]
-	}
-	return out
+	var err error
+	e.events, err = s.encodeEvents(history.Digest{}, events)
+	return err
 }
 
 // encodeEvents encodes events that follow a history with digest head.
-func (s *Store) encodeEvents(head history.Digest, events []encodedEvent) (err error) {
+func (s *Store) encodeEvents(head history.Digest, events []history.Event) ([]encodedEvent, error) {
+	encoded := make([]encodedEvent, len(events))
 	for i := range events {
-		e := &events[i]
-		if e.rec, e.head, err = s.codec.EncodeEvent(head, &e.event); err != nil {
-			return err
+		e, err := &encoded[i], error(nil)
+		e.Event = &events[i]
+		if e.rec, e.head, err = s.codec.EncodeEvent(head, e.Event); err != nil {
+			return nil, err
 		}
 		head = e.head
 	}
-	return nil
+	return encoded, nil
 }
 
 // Start implements engine.Store.
@@ -103,7 +95,7 @@ func (s *Store) Start(ctx context.Context, start *history.Start) (history.Run, b
 		return history.Run{}, false, s.wrap("start", err)
 	}
 	short := s.roomForRuns(ctx)
-	var run history.Run
+	var run seenRun
 	var existed bool
 	err = s.submit(ctx, "start", func(st *stage) error {
 		w, old, err := st.start(e)
@@ -125,19 +117,26 @@ func (s *Store) Start(ctx context.Context, start *history.Start) (history.Run, b
 	if err != nil {
 		return history.Run{}, false, err
 	}
-	return run, existed, nil
+	return run.copy(), existed, nil
 }
 
-// seen returns a run as it is seen once the transaction has committed.
-func (st *stage) seen(w *workRun) (history.Run, error) {
-	spec, err := st.specOf(w)
-	if err != nil {
-		return history.Run{}, err
-	}
-	run := history.Run{Spec: *spec, State: w.state}
+// seenRun is a run as it is seen once the transaction has committed. An op's own copy of a run is not changed any more when the op
+// is done: what was seen can be copied out of it by the caller, whose time is cheaper than the committer's.
+type seenRun struct {
+	*workRun
+	status history.Status
+}
+
+func (st *stage) seen(w *workRun) (seenRun, error) {
+	_, err := st.specOf(w)
+	return seenRun{w, w.state.Status.Seen(st.store.held(w.id))}, err
+}
+
+func (r seenRun) copy() history.Run {
+	run := history.Run{Spec: *r.spec, State: r.state}
 	ownSpec(&run.Spec)
-	run.Status = run.Status.Seen(st.store.held(w.id))
-	return run, nil
+	run.Status = r.status
+	return run
 }
 
 // start stages a new run, or finds the one that the same start created.
@@ -173,13 +172,15 @@ func (st *stage) start(e *encodedStart) (w *workRun, existed bool, err error) {
 func (st *stage) begin(w *workRun, e *encodedStart) error {
 	for i := range e.events {
 		ev := &e.events[i]
-		if err := w.state.Apply(&ev.event, ev.head, len(ev.rec)); err != nil {
+		if err := w.state.Apply(ev.Event, ev.head, len(ev.rec)); err != nil {
 			return err
 		}
-		st.putEvent(w.id, &ev.event, ev.rec)
+		st.putEvent(w.id, ev.Event, ev.rec)
 	}
-	w.begun = e.begun
-	return st.adopt(w, e)
+	if w.begun = e.begun; e.adopts == nil {
+		return nil
+	}
+	return st.adopt(w, e.adopts)
 }
 
 // duplicate returns the run that the same start created before, or nil where the key may be used again.

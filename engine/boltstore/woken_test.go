@@ -141,7 +141,7 @@ func TestRunThatCannotBeReadKeepsNoOtherAsleep(t *testing.T) {
 	var damaged history.RunID
 	s.mu.Lock()
 	for id, r := range s.recent.young {
-		if r.spec.Key == "1" {
+		if r.live != nil && r.live.spec.Key == "1" {
 			damaged = id
 		}
 	}

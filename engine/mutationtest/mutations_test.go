@@ -129,7 +129,7 @@ func mutations() []mutation {
 		},
 		{
 			bug: "the holder of a run that a timer woke finds it not yet due", part: faults,
-			edits: []overlay.Edit{{File: store + "leases.go", Old: "Now: max(s.readTimeLocked(), woken)}", New: "Now: s.readTimeLocked()}"}},
+			edits: []overlay.Edit{{File: store + "leases.go", Old: "p.at = max(s.readTimeLocked(), woken)", New: "p.at = s.readTimeLocked()"}},
 			pkg:   store, run: "TestTimersFireWhileTheCommitterIsBusy",
 		},
 		{
