@@ -108,8 +108,39 @@ func (s *Store) announce(ctx context.Context) {
 	}
 }
 
+// told is a change as a row has it.
+type told struct {
+	engine.Change
+	// TenantBytes is the change's tenant, which may be no text that JSON, or the database, has.
+	TenantBytes []byte `json:",omitempty"`
+}
+
+func encodeNews(changes []engine.Change) ([]byte, error) {
+	out := make([]told, len(changes))
+	for i := range changes {
+		out[i] = told{Change: changes[i], TenantBytes: []byte(changes[i].Tenant)}
+		out[i].Tenant = ""
+	}
+	return json.Marshal(out)
+}
+
+func decodeNews(b []byte) ([]engine.Change, error) {
+	var in []told
+	if err := json.Unmarshal(b, &in); err != nil {
+		return nil, err
+	}
+	changes := make([]engine.Change, len(in))
+	for i := range in {
+		changes[i] = in[i].Change
+		if t := in[i].TenantBytes; t != nil { // a program before this one has it as text
+			changes[i].Tenant = string(t)
+		}
+	}
+	return changes, nil
+}
+
 func (s *Store) insertNews(changes []engine.Change) error {
-	b, err := json.Marshal(changes)
+	b, err := encodeNews(changes)
 	if err != nil {
 		return err
 	}

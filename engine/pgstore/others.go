@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/perdure/perdure/engine"
 	"github.com/perdure/perdure/history"
 )
 
@@ -73,8 +71,8 @@ func (s *Store) others(ctx context.Context, since time.Time, told map[int64]time
 			return nil // nothing was there
 		}
 		told[*id] = *at
-		var changes []engine.Change
-		if err := json.Unmarshal(b, &changes); err != nil {
+		changes, err := decodeNews(b)
+		if err != nil {
 			return err
 		}
 		s.feed.Add(changes...)
