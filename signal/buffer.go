@@ -47,7 +47,13 @@ func (b *Buffer) Remove(item history.InboxItem) bool {
 	if i < 0 {
 		return false
 	}
-	if q = slices.Delete(q, i, i+1); len(q) == 0 {
+	if i == 0 {
+		q[0] = history.InboxItem{} // not kept by what is left
+		q = q[1:]                  // most often the oldest: the others, which may be thousands, stay where they are
+	} else {
+		q = slices.Delete(q, i, i+1)
+	}
+	if len(q) == 0 {
 		delete(b.byName, item.Name)
 	} else {
 		b.byName[item.Name] = q
