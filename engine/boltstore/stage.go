@@ -68,6 +68,9 @@ type stage struct {
 	*txn
 	touched []*workRun
 	writes  []write
+	// newest are the indexes of the newest writes of a place, once there are many; nil before. scratch is for place.
+	newest  map[string]int
+	scratch []byte
 	mine    []mark
 	set     []string
 	cleared []string
@@ -140,6 +143,12 @@ func (t *txn) specOf(w *workRun) (*history.Spec, error) {
 
 // get reads through the op's own writes. It returns memory of the transaction.
 func (st *stage) get(b bucketID, key []byte) []byte {
+	if st.newest != nil {
+		if i, ok := st.newest[string(st.place(b, key))]; ok {
+			return st.writes[i].value
+		}
+		return st.view.get(b, key)
+	}
 	for i := len(st.writes) - 1; i >= 0; i-- {
 		if w := &st.writes[i]; w.bucket == b && bytes.Equal(w.key, key) {
 			return w.value
@@ -149,11 +158,35 @@ func (st *stage) get(b bucketID, key []byte) []byte {
 }
 
 func (st *stage) put(b bucketID, key, value []byte) {
-	st.writes = append(st.writes, write{bucket: b, key: key, value: value})
+	st.write(write{bucket: b, key: key, value: value})
 }
 
 func (st *stage) delete(b bucketID, key []byte) {
-	st.writes = append(st.writes, write{bucket: b, key: key, del: true})
+	st.write(write{bucket: b, key: key, del: true})
+}
+
+// fewWrites is how many writes of an op are looked through one by one. An op that starts thousands of children, and looks each
+// one up, would hold up all others for seconds.
+const fewWrites = 64
+
+func (st *stage) write(w write) {
+	st.writes = append(st.writes, w)
+	switch {
+	case len(st.writes) <= fewWrites:
+	case st.newest == nil:
+		st.newest = make(map[string]int, 4*fewWrites)
+		for i := range st.writes {
+			st.newest[string(st.place(st.writes[i].bucket, st.writes[i].key))] = i
+		}
+	default:
+		st.newest[string(st.place(w.bucket, w.key))] = len(st.writes) - 1
+	}
+}
+
+// place is a bucket and a key in one, until the next call.
+func (st *stage) place(b bucketID, key []byte) []byte {
+	st.scratch = append(append(st.scratch[:0], byte(b)), key...)
+	return st.scratch
 }
 
 // drop takes back what a refused op did to the memory of the store.

@@ -1,6 +1,9 @@
 package storetest
 
 import (
+	"strconv"
+
+	"github.com/perdure/perdure/engine"
 	"github.com/perdure/perdure/history"
 )
 
@@ -9,6 +12,7 @@ func childScenarios() []scenario {
 		{"a child starts in its parent's commit and its outcome wakes the parent", childOutcome},
 		{"the outcome of a child that is terminated reaches the parent", childTerminated},
 		{"a child whose key is taken refuses the whole batch", childConflict},
+		{"of many children of a batch one has the key of another", childConflictAmongMany},
 		{"a child that outlives its parent ends in peace", childOrphan},
 		{"children are asked to end in the commit that cancels them, unless they are over or gone", cancelChildren},
 	}
@@ -66,6 +70,23 @@ func childConflict(e *env) {
 	parent.refused(b, history.ErrConflict)
 	_, err = e.RunByKey(e.ctx, "", "kid2")
 	e.is(err, history.ErrNotFound)
+}
+
+func childConflictAmongMany(e *env) {
+	parent := e.takeNew("a")
+	b := childStart(parent, "kid0")
+	for i := 1; i < 300; i++ {
+		kid := b.Children[0]
+		kid.Spec.ID, kid.Spec.Key = history.NewRunID(e.Now()), "kid"+strconv.Itoa(i)
+		b.Children = append(b.Children, kid)
+	}
+	b.Children[299].Spec.Key, b.Children[299].Input = "kid7", []byte(`2`)
+	parent.refused(b, history.ErrConflict)
+	b.Children[299].Input = []byte(`1`) // the same child again
+	parent.commit(b)
+	page, err := e.List(e.ctx, engine.Filter{Limit: 1000})
+	e.ok(err)
+	equal(e, "runs", len(page.Runs), 300) // with the parent
 }
 
 func childOrphan(e *env) {
