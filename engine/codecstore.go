@@ -35,12 +35,18 @@ type codecStore struct {
 }
 
 // Start implements Store.
-func (s *codecStore) Start(ctx context.Context, start *history.Start) (run history.Run, existed bool, err error) {
+func (s *codecStore) Start(ctx context.Context, start *history.Start) (run *history.Run, existed bool, err error) {
 	if !s.coder.passesStart(start) {
 		return s.startEncoded(ctx, start, s.Store.Start)
 	}
-	run, existed, err = s.Store.Start(ctx, start)
-	s.coder.decodeRun(&run)
+	return s.started(s.Store.Start(ctx, start))
+}
+
+// started decodes what a start returned.
+func (s *codecStore) started(run *history.Run, existed bool, err error) (*history.Run, bool, error) {
+	if err == nil {
+		s.coder.decodeRun(run)
+	}
 	return run, existed, err
 }
 
@@ -51,14 +57,13 @@ type claimingCodecStore struct {
 }
 
 // StartClaimed implements StartClaimer.
-func (s *claimingCodecStore) StartClaimed(ctx context.Context, start *history.Start, owner string, ttl time.Duration) (run history.Run, existed bool, claim *history.Claim, err error) {
-	claiming := func(ctx context.Context, start *history.Start) (run history.Run, existed bool, err error) {
+func (s *claimingCodecStore) StartClaimed(ctx context.Context, start *history.Start, owner string, ttl time.Duration) (run *history.Run, existed bool, claim *history.Claim, err error) {
+	claiming := func(ctx context.Context, start *history.Start) (run *history.Run, existed bool, err error) {
 		run, existed, claim, err = s.starter.StartClaimed(ctx, start, owner, ttl)
 		return run, existed, err
 	}
 	if s.coder.passesStart(start) {
-		run, existed, err = claiming(ctx, start)
-		s.coder.decodeRun(&run)
+		run, existed, err = s.started(claiming(ctx, start))
 	} else {
 		run, existed, err = s.startEncoded(ctx, start, claiming)
 	}
@@ -71,13 +76,13 @@ func (s *claimingCodecStore) StartClaimed(ctx context.Context, start *history.St
 // startEncoded starts by a call of the store, and is apart from Start, as commitEncoded is from Commit: what they need on the stack is much, and most often not
 // needed. The digest of an input is keyed where payloads are encrypted, and a key may have been added since the run that it is
 // compared with was started: on a conflict it is compared under the older keys too.
-func (s *codecStore) startEncoded(ctx context.Context, start *history.Start, to func(context.Context, *history.Start) (history.Run, bool, error)) (run history.Run, existed bool, err error) {
+func (s *codecStore) startEncoded(ctx context.Context, start *history.Start, to func(context.Context, *history.Start) (*history.Run, bool, error)) (run *history.Run, existed bool, err error) {
 	if err := start.Check(); err != nil {
-		return run, false, err
+		return nil, false, err
 	}
 	e, err := s.coder.encodeStart(*start, s.Store.Now())
 	if err != nil {
-		return run, false, fmt.Errorf("start run with key %q: %w", start.Spec.Key, err)
+		return nil, false, fmt.Errorf("start run with key %q: %w", start.Spec.Key, err)
 	}
 	signals := e.signals
 	if len(signals) == 0 {
@@ -95,15 +100,14 @@ func (s *codecStore) startEncoded(ctx context.Context, start *history.Start, to 
 			}
 			run, existed, err = to(ctx, &try)
 			if !errors.Is(err, history.ErrConflict) {
-				s.coder.decodeRun(&run)
-				return run, existed, err
+				return s.started(run, existed, err)
 			}
 			if first == nil {
 				first = err
 			}
 		}
 	}
-	return history.Run{}, false, first
+	return nil, false, first
 }
 
 // Deliver implements Store. See Start for the digests.

@@ -409,7 +409,7 @@ func (c *counting) on(s engine.Store) engine.Store {
 	return c
 }
 
-func (c *counting) Start(ctx context.Context, s *history.Start) (history.Run, bool, error) {
+func (c *counting) Start(ctx context.Context, s *history.Start) (*history.Run, bool, error) {
 	c.starts.Add(1)
 	return c.Store.Start(ctx, s)
 }

@@ -213,7 +213,10 @@ func (l *lineage) adopt(ctx context.Context, s history.Start, events []history.E
 		s.Facts = append(s.Facts, signals...)
 	}
 	run, existed, err := l.engine.store.Start(ctx, &s)
-	return l.engine.explain(run), existed, err
+	if err != nil {
+		return history.Run{}, false, err
+	}
+	return l.engine.explain(*run), existed, nil
 }
 
 // child settles an open wait for a child: a child that has completed is reused, any other is started anew.

@@ -70,13 +70,17 @@ func Start[In, Out any](ctx context.Context, e *Engine, w *workflow.Workflow[In,
 // registered code cannot decode is refused with history.ErrInvalid; a workflow that is not registered here is started
 // all the same, and waits for a worker that has it.
 func (e *Engine) StartRun(ctx context.Context, s history.Start) (run history.Run, existed bool, err error) {
-	return e.start(ctx, &s)
+	started, existed, err := e.start(ctx, &s)
+	if err != nil {
+		return history.Run{}, false, err
+	}
+	return *started, existed, nil
 }
 
 // start fills in what s leaves open, and starts the run.
-func (e *Engine) start(ctx context.Context, s *history.Start) (run history.Run, existed bool, err error) {
+func (e *Engine) start(ctx context.Context, s *history.Start) (run *history.Run, existed bool, err error) {
 	if err := e.prepareStart(s); err != nil {
-		return history.Run{}, false, fmt.Errorf("start %s v%d: %w", s.Spec.Workflow, s.Spec.Version, err)
+		return nil, false, fmt.Errorf("start %s v%d: %w", s.Spec.Workflow, s.Spec.Version, err)
 	}
 	if e.starter == nil || s.Signal != nil || len(s.Adopt) > 0 {
 		return e.store.Start(ctx, s)
@@ -85,7 +89,7 @@ func (e *Engine) start(ctx context.Context, s *history.Start) (run history.Run, 
 }
 
 // startHere starts a run and has the worker begin with it at once, without a claim, where the worker has room for it.
-func (e *Engine) startHere(ctx context.Context, s *history.Start) (run history.Run, existed bool, err error) {
+func (e *Engine) startHere(ctx context.Context, s *history.Start) (run *history.Run, existed bool, err error) {
 	if s.Spec.CreatedAt.IsZero() {
 		s.Spec.CreatedAt = e.store.Now()
 	}

@@ -24,13 +24,13 @@ type startCounter struct {
 	meanwhile func(run history.Run)
 }
 
-func (s *startCounter) StartClaimed(ctx context.Context, start *history.Start, owner string, ttl time.Duration) (history.Run, bool, *history.Claim, error) {
+func (s *startCounter) StartClaimed(ctx context.Context, start *history.Start, owner string, ttl time.Duration) (*history.Run, bool, *history.Claim, error) {
 	run, existed, claim, err := s.Store.StartClaimed(ctx, start, owner, ttl)
 	if claim != nil {
 		s.atStart.Add(1)
 	}
 	if s.meanwhile != nil && err == nil {
-		s.meanwhile(run)
+		s.meanwhile(*run)
 	}
 	return run, existed, claim, err
 }

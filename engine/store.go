@@ -42,7 +42,7 @@ type StartClaimer interface {
 	// StartClaimed is Start, and gives the owner a run that it has created, as Claim would for ttl; no others in line are
 	// considered. claim is nil where the run existed, or the store had rather not. Where the outcome is unknown, the run may wait
 	// for its lease to run out, as one whose claim nobody was told of.
-	StartClaimed(ctx context.Context, s *history.Start, owner string, ttl time.Duration) (run history.Run, existed bool, claim *history.Claim, err error)
+	StartClaimed(ctx context.Context, s *history.Start, owner string, ttl time.Duration) (run *history.Run, existed bool, claim *history.Claim, err error)
 }
 
 // Change is history.Change: what a subscriber is told.
@@ -53,8 +53,9 @@ type Facts interface {
 	// Start creates a run with its first event, or finds the run that the same start created before
 	// (existed is true). The same key with another workflow or another input digest matches ErrConflict; a key
 	// whose run is deleted matches ErrExpired. Spec.ID, Key and CreatedAt are filled in where they are zero, in the run: s is
-	// not changed, and not kept when Start has returned. (By value it would be on the stack of every wrapper in between.)
-	Start(ctx context.Context, s *history.Start) (run history.Run, existed bool, err error)
+	// not changed, and not kept when Start has returned. After an error run is nil. (By value both would be on the stack of every
+	// wrapper in between.)
+	Start(ctx context.Context, s *history.Start) (run *history.Run, existed bool, err error)
 
 	// Deliver puts a signal, a child's outcome or an operator's decision into the run's inbox and returns what became
 	// of it. A signal is identified by its Key, where it has one: the same key and payload is a duplicate, another payload

@@ -116,16 +116,16 @@ func beginBench(s *boltstore.Store, queue string) (history.Run, history.Claim, e
 	spec := history.Spec{Workflow: "w", Version: 1, Queue: queue}
 	run, _, err := s.Start(context.Background(), &history.Start{Spec: spec, Input: []byte(`{"n":1}`)})
 	if err != nil {
-		return run, history.Claim{}, err
+		return history.Run{}, history.Claim{}, err
 	}
 	cs, err := s.Claim(context.Background(), engine.ClaimRequest{
 		Owner: queue, Workflows: []history.WorkflowKey{{Name: "w", Version: 1}}, Queues: []string{queue}, Max: 1, TTL: time.Hour,
 	})
 	if err != nil {
-		return run, history.Claim{}, err
+		return history.Run{}, history.Claim{}, err
 	}
 	if len(cs) != 1 || cs[0].Run.ID != run.ID {
-		return run, history.Claim{}, fmt.Errorf("claimed %d runs", len(cs))
+		return history.Run{}, history.Claim{}, fmt.Errorf("claimed %d runs", len(cs))
 	}
 	return cs[0].Run, cs[0], nil
 }

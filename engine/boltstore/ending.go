@@ -65,7 +65,7 @@ func (s *Store) endRun(ctx context.Context, name string, id history.RunID, fn fu
 	if err != nil {
 		return history.Run{}, err
 	}
-	return run.copy(), nil
+	return *run.copy(), nil
 }
 
 // freeze keeps a run whose end or pause is being committed from being claimed. A lease on it is ended, and returned,

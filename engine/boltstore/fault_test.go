@@ -27,7 +27,10 @@ func openInternal(t *testing.T) *Store {
 func startRun(t *testing.T, s *Store, key string) (history.Run, error) {
 	t.Helper()
 	run, _, err := s.Start(t.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: key}})
-	return run, err
+	if err != nil {
+		return history.Run{}, err
+	}
+	return *run, nil
 }
 
 // failsClosed checks that a store that has failed refuses everything, closes, and opens again with what it had

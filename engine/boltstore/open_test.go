@@ -42,7 +42,7 @@ func start(t *testing.T, s *boltstore.Store, key string, size int) history.Run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return run
+	return *run
 }
 
 func verify(t *testing.T, s *boltstore.Store) {

@@ -89,10 +89,10 @@ func (s *Store) encodeEvents(head history.Digest, events []history.Event) ([]enc
 }
 
 // Start implements engine.Store.
-func (s *Store) Start(ctx context.Context, start *history.Start) (history.Run, bool, error) {
+func (s *Store) Start(ctx context.Context, start *history.Start) (*history.Run, bool, error) {
 	e, err := s.encodeStart(start)
 	if err != nil {
-		return history.Run{}, false, s.wrap("start", err)
+		return nil, false, s.wrap("start", err)
 	}
 	short := s.roomForRuns(ctx)
 	var run seenRun
@@ -115,7 +115,7 @@ func (s *Store) Start(ctx context.Context, start *history.Start) (history.Run, b
 		return err
 	})
 	if err != nil {
-		return history.Run{}, false, err
+		return nil, false, err
 	}
 	return run.copy(), existed, nil
 }
@@ -132,8 +132,8 @@ func (st *stage) seen(w *workRun) (seenRun, error) {
 	return seenRun{w, w.state.Status.Seen(st.store.held(w.id))}, err
 }
 
-func (r seenRun) copy() history.Run {
-	run := history.Run{Spec: *r.spec, State: r.state}
+func (r seenRun) copy() *history.Run {
+	run := &history.Run{Spec: *r.spec, State: r.state}
 	ownSpec(&run.Spec)
 	run.Status = r.status
 	return run

@@ -69,7 +69,7 @@ func TestReadsSeeWhatIsInTheLogOnly(t *testing.T) {
 		}
 		time.Sleep(flushAfter + time.Millisecond) // the file has it as it began
 		synctest.Wait()
-		end(t, s, run)
+		end(t, s, *run)
 		if !s.work.unflushed.has(run.ID) {
 			t.Fatal("the end of the run was flushed")
 		}
@@ -134,7 +134,7 @@ func TestBucketsByRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		end(t, s, run)
+		end(t, s, *run)
 		err = s.view(t.Context(), "test", func(v *view) error {
 			for b := range nBuckets {
 				for k := range v.scan(b, nil, nil) {

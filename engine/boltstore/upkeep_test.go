@@ -175,7 +175,7 @@ func TestHighWaterRefusesNewRunsEarly(t *testing.T) {
 	var ids []history.RunID
 	var err error
 	for err == nil && len(ids) < 100 {
-		var run history.Run
+		var run *history.Run
 		run, _, err = s.Start(t.Context(), &history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: "k" + string(rune('a'+len(ids))), Retention: 1}, Input: make([]byte, 256<<10)})
 		if err == nil {
 			ids = append(ids, run.ID)

@@ -125,8 +125,11 @@ func (d *driver) do(ctx context.Context, req request, rep *reply) (err error) {
 
 func (d *driver) start(ctx context.Context, req request, rep *reply) error {
 	run, _, err := d.store.Start(ctx, &history.Start{Spec: history.Spec{Workflow: "w", Version: 1, Key: req.Key}, Input: payload(req.Size)})
+	if err != nil {
+		return err
+	}
 	rep.Head = fmt.Sprint(run.Head)
-	return err
+	return nil
 }
 
 // startWhileReading fails where reads wait for a write: then hardly one ends before the write does, else many, however slow

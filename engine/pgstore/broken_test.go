@@ -86,7 +86,7 @@ func (b *broken) begin(change ...func(*history.Spec)) history.Run {
 	}
 	run, _, err := b.direct.Start(b.Context(), &history.Start{Spec: spec})
 	b.ok(err)
-	return run
+	return *run
 }
 
 func claimOf(run history.Run) engine.ClaimRequest {

@@ -17,15 +17,15 @@ import (
 var _ engine.StartClaimer = (*Store)(nil)
 
 // Start implements engine.Store.
-func (s *Store) Start(ctx context.Context, start *history.Start) (run history.Run, existed bool, err error) {
+func (s *Store) Start(ctx context.Context, start *history.Start) (run *history.Run, existed bool, err error) {
 	run, existed, _, err = s.startFor(ctx, start, holder{})
 	return run, existed, err
 }
 
 // StartClaimed implements engine.StartClaimer.
-func (s *Store) StartClaimed(ctx context.Context, start *history.Start, owner string, ttl time.Duration) (run history.Run, existed bool, claim *history.Claim, err error) {
+func (s *Store) StartClaimed(ctx context.Context, start *history.Start, owner string, ttl time.Duration) (run *history.Run, existed bool, claim *history.Claim, err error) {
 	if owner == "" || ttl <= 0 {
-		return run, false, nil, fmt.Errorf("pgstore: start and claim without owner or ttl: %w", history.ErrInvalid)
+		return nil, false, nil, fmt.Errorf("pgstore: start and claim without owner or ttl: %w", history.ErrInvalid)
 	}
 	return s.startFor(ctx, start, holder{owner, ttl})
 }
@@ -36,15 +36,15 @@ type holder struct {
 	ttl   time.Duration
 }
 
-func (s *Store) startFor(ctx context.Context, start *history.Start, by holder) (run history.Run, existed bool, claim *history.Claim, err error) {
+func (s *Store) startFor(ctx context.Context, start *history.Start, by holder) (run *history.Run, existed bool, claim *history.Claim, err error) {
 	if err := start.Check(); err != nil {
-		return run, false, nil, err
+		return nil, false, nil, err
 	}
 	if run, claim, done, err := s.startNew(ctx, *start, by); done {
 		if err != nil {
-			return history.Run{}, false, nil, fmt.Errorf("pgstore: start: %w", err)
+			return nil, false, nil, fmt.Errorf("pgstore: start: %w", err)
 		}
-		return run, false, claim, nil
+		return &run, false, claim, nil
 	}
 	err = s.write(ctx, "start", nil, func(w *write) error {
 		var r *locked
@@ -56,11 +56,12 @@ func (s *Store) startFor(ctx context.Context, start *history.Start, by holder) (
 				return err
 			}
 		}
-		run = r.seen()
+		seen := r.seen()
+		run = &seen
 		return nil
 	})
 	if err != nil {
-		return history.Run{}, false, nil, err
+		return nil, false, nil, err
 	}
 	return run, existed, nil, nil
 }

@@ -26,7 +26,7 @@ func TestMovedAwayIsClosedToAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	start := func(key string) (history.Run, error) {
+	start := func(key string) (*history.Run, error) {
 		run, _, err := s.Start(ctx, &history.Start{Spec: history.Spec{Key: key, Workflow: "w", Version: 1}, Input: []byte(`1`)})
 		return run, err
 	}

@@ -114,8 +114,11 @@ func (w *world) start(s history.Start, left int) {
 	s.Spec.CreatedAt = 0
 	call(w, client{}, "start "+s.Spec.Key, func(store engine.Store) (history.Run, error) {
 		run, existed, err := store.Start(context.Background(), &s)
-		w.oracle.started(&s, &run, existed, err)
-		return run, err
+		w.oracle.started(&s, run, existed, err)
+		if err != nil {
+			return history.Run{}, err
+		}
+		return *run, nil
 	}, func(run history.Run, err error) {
 		switch {
 		case unknown(err):

@@ -274,7 +274,7 @@ func (l lying) Commit(ctx context.Context, b history.Batch) (history.State, erro
 	return st, err
 }
 
-func (l lying) Start(ctx context.Context, s *history.Start) (history.Run, bool, error) {
+func (l lying) Start(ctx context.Context, s *history.Start) (*history.Run, bool, error) {
 	run, existed, err := l.Store.Start(ctx, s)
 	if l.bug == "a repeated start is a new one" {
 		existed = false

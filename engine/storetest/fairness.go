@@ -35,7 +35,7 @@ func (e *env) put(tenant, key string, change func(*history.Spec)) history.Run {
 	run, _, err := e.Start(e.ctx, &history.Start{Spec: s, Input: []byte(`1`)})
 	e.ok(err)
 	e.clock.Advance(time.Millisecond) // so that the next one is younger
-	return run
+	return *run
 }
 
 // keys claims and lists what came, as tenant/key.

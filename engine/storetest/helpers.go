@@ -47,7 +47,7 @@ func (e *env) begin(key string) history.Run {
 	run, existed, err := e.Start(e.ctx, &history.Start{Spec: specWith(key), Input: []byte(`{"n":1}`), By: "tester"})
 	e.ok(err)
 	equal(e, "existed", existed, false)
-	return run
+	return *run
 }
 
 func (e *env) claims(owner string, limit int) []history.Claim {

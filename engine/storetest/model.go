@@ -149,8 +149,10 @@ func (m *machine) start(t *rapid.T) {
 	fresh := false
 	m.both("start", func(_ int, s engine.Store) (string, error) {
 		run, existed, err := s.Start(m.ctx, &start)
-		fresh = err == nil && !existed
-		return fmt.Sprint(show(run), existed), err
+		if fresh = err == nil && !existed; err != nil {
+			return "", err
+		}
+		return fmt.Sprint(show(*run), existed), nil
 	})
 	if fresh {
 		m.runs = append(m.runs, spec.ID)

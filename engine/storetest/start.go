@@ -214,7 +214,7 @@ func startSignalAgain(e *env) {
 }
 
 // startClaimed starts a run and claims it. It skips the scenario where the store claims no run at its start.
-func (e *env) startClaimed(key string) (run history.Run, existed bool, claim *history.Claim) {
+func (e *env) startClaimed(key string) (run *history.Run, existed bool, claim *history.Claim) {
 	e.Helper()
 	s, ok := e.Store.(engine.StartClaimer)
 	if !ok {

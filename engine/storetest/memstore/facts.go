@@ -13,18 +13,21 @@ import (
 )
 
 // Start implements engine.Store.
-func (s *Store) Start(ctx context.Context, start *history.Start) (found history.Run, existed bool, err error) {
+func (s *Store) Start(ctx context.Context, start *history.Start) (found *history.Run, existed bool, err error) {
 	if err := start.Check(); err != nil {
-		return found, false, err
+		return nil, false, err
 	}
 	err = s.do(ctx, "start", func() error {
 		found, existed, err = s.start(start)
 		return err
 	})
-	return found, existed && err == nil, err
+	if err != nil {
+		return nil, false, err
+	}
+	return found, existed, nil
 }
 
-func (s *Store) start(start *history.Start) (found history.Run, existed bool, err error) {
+func (s *Store) start(start *history.Start) (found *history.Run, existed bool, err error) {
 	err = s.write(func(w *write) (err error) {
 		var r *run
 		if r, existed, err = w.start(*start); err != nil {
@@ -35,31 +38,35 @@ func (s *Store) start(start *history.Start) (found history.Run, existed bool, er
 				return err
 			}
 		}
-		found = s.seen(r)
+		seen := s.seen(r)
+		found = &seen
 		return nil
 	})
 	return found, existed, err
 }
 
 // StartClaimed implements engine.StartClaimer.
-func (s *Store) StartClaimed(ctx context.Context, start *history.Start, owner string, ttl time.Duration) (found history.Run, existed bool, claim *history.Claim, err error) {
+func (s *Store) StartClaimed(ctx context.Context, start *history.Start, owner string, ttl time.Duration) (found *history.Run, existed bool, claim *history.Claim, err error) {
 	if owner == "" || ttl <= 0 {
-		return found, false, nil, fmt.Errorf("start and claim without owner or ttl: %w", history.ErrInvalid)
+		return nil, false, nil, fmt.Errorf("start and claim without owner or ttl: %w", history.ErrInvalid)
 	}
 	if err := start.Check(); err != nil {
-		return found, false, nil, err
+		return nil, false, nil, err
 	}
 	err = s.do(ctx, "start", func() error {
 		if found, existed, err = s.start(start); err != nil || existed {
 			return err
 		}
 		if r := s.disk.runs[found.ID]; s.claimable(r) && r.spec.ConcurrencyLimit == 0 {
-			c := s.lease(r, owner, ttl)
-			claim, found = &c, s.seen(r)
+			c, seen := s.lease(r, owner, ttl), s.seen(r)
+			claim, found = &c, &seen
 		}
 		return nil
 	})
-	return found, existed && err == nil, claim, err
+	if err != nil {
+		return nil, false, nil, err
+	}
+	return found, existed, claim, nil
 }
 
 // Deliver implements engine.Store.
