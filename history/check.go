@@ -45,6 +45,9 @@ func (s *Start) check() error {
 	case (n == 0) != (s.Spec.ConcurrencyKey == ""):
 		return fmt.Errorf("concurrency key %q with limit %d: one needs the other: %w", s.Spec.ConcurrencyKey, n, ErrInvalid)
 	}
+	if n := max(len(s.Spec.Tags), len(s.Spec.Accepts)); n > maxElements {
+		return fmt.Errorf("%d tags or kinds of questions, at most %d are allowed: %w", n, maxElements, ErrInvalid)
+	}
 	if s.Spec.Deadline < 0 || s.Spec.Retention < 0 {
 		return fmt.Errorf("deadline %d and retention %s must not be negative: %w", s.Spec.Deadline, s.Spec.Retention, ErrInvalid)
 	}
@@ -175,6 +178,10 @@ func (b *Batch) checkEvent(i int) error {
 		return fmt.Errorf("a holder does not write the verb %q: %w", e.Name, ErrInvalid)
 	case e.Kind == InterruptOpened && e.Key == "":
 		return fmt.Errorf("has no key: %w", ErrInvalid)
+	case e.Failure.Depth() > MaxCauses:
+		return fmt.Errorf("its failure has %d causes, one under the other, at most %d are allowed: %w", e.Failure.Depth(), MaxCauses, ErrInvalid)
+	case len(e.Names) > maxElements:
+		return fmt.Errorf("has %d names, at most %d are allowed: %w", len(e.Names), maxElements, ErrInvalid)
 	}
 	if err := checkSize("position", len(e.Position), MaxPosition); err != nil {
 		return err

@@ -401,6 +401,45 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
+// What a batch may record is read back: the decoder's bounds are wider than those of the check.
+func TestDeepestFailureIsReadBack(t *testing.T) {
+	c := history.NewCodec()
+	f := failure()
+	for f.Depth() < history.MaxCauses {
+		f = &history.Failure{Kind: history.FailureApplication, Message: "above", Cause: f}
+	}
+	end := history.Event{Seq: 2, Kind: history.RunFailed, At: at, Failure: f}
+	b := history.Batch{Run: runA, After: 1, Events: []history.Event{end}, Next: history.NextClosed}
+	if err := b.Check(); err != nil {
+		t.Fatal(err)
+	}
+	rec, _, err := c.EncodeEvent(history.Digest{}, &end)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, _, err := c.DecodeEvent(rec); err != nil || e.Failure.Depth() != history.MaxCauses {
+		t.Errorf("event: %v", err)
+	}
+	deepest[history.State](t, c, &history.State{Failure: f})
+	deepest[history.InboxItem](t, c, &history.InboxItem{Kind: history.InboxChild, Failure: f})
+	deepest[history.Base](t, c, &history.Base{State: history.State{Failure: f}})
+	b.Events[0].Failure = &history.Failure{Kind: history.FailureApplication, Cause: f}
+	if err := b.Check(); !errors.Is(err, history.ErrInvalid) {
+		t.Errorf("a failure that could not be read back: %v", err)
+	}
+}
+
+func deepest[R history.Record](t *testing.T, c *history.Codec, r *R) {
+	t.Helper()
+	rec, err := history.Encode(c, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := history.Decode[R](c, rec); err != nil {
+		t.Errorf("%T: %v", *r, err)
+	}
+}
+
 func typed(t *testing.T, err error) {
 	t.Helper()
 	if !errors.Is(err, history.ErrCorrupt) && !errors.Is(err, history.ErrFormat) {

@@ -72,5 +72,17 @@ func (f *Failure) Has(k FailureKind) bool {
 	return false
 }
 
+// MaxCauses bounds the failures under one another: a record nests them, and one that nests deeper could not be read again.
+const MaxCauses = 48
+
+// Depth counts f and the failures under it.
+func (f *Failure) Depth() int {
+	n := 0
+	for ; f != nil; f = f.Cause {
+		n++
+	}
+	return n
+}
+
 // GoString keeps %#v readable in test output.
 func (f *Failure) GoString() string { return fmt.Sprintf("&Failure{%s: %q}", f.Kind, f.Message) }

@@ -194,7 +194,35 @@ func failureOf(err error) *history.Failure {
 	for _, c := range slices.Backward(causes) {
 		f.Cause = before(c, f.Cause)
 	}
+	f.Cause = shorter(f.Cause)
 	return f
+}
+
+// maxChain is how many failures may be under one another. Each branch, and each child, puts one more on top, and what nests
+// deeper than history.MaxCauses cannot be stored. The kernel and the worker may add a few.
+const maxChain = 32
+
+// shorter leaves out of a chain that is too long what neither errors.Is nor errors.As would come to: they find the first of
+// each kind, and the first step.
+func shorter(f *history.Failure) *history.Failure {
+	if f.Depth() <= maxChain {
+		return f
+	}
+	seen, step := make(map[history.FailureKind]bool), false
+	var kept []*history.Failure
+	for c := f; c != nil; c = c.Cause {
+		if !seen[c.Kind] || !step && c.Step != "" {
+			kept = append(kept, c)
+		}
+		seen[c.Kind], step = true, step || c.Step != ""
+	}
+	var short *history.Failure
+	for _, c := range slices.Backward(kept) {
+		g := *c
+		g.Cause = short
+		short = &g
+	}
+	return short
 }
 
 // maxCauses bounds the failures that are kept of an error that joins many.
