@@ -19,7 +19,8 @@ const (
 // need not read and decode them. It is a cache: what is not in it is read. Its values do not change once they are in.
 //
 // It has two halves. What is asked for or put in goes to the young one; when that is full, it becomes the old one, and
-// what was old is forgotten. Guarded by Store.mu, changed only by publish: so it never has what may not be on disk.
+// what was old is forgotten. Guarded by Store.mu, changed only by publish, and with what was read and not written since: so it never
+// has what may not be on disk.
 type recent struct {
 	young, old map[history.RunID]recentRun
 }
@@ -81,6 +82,13 @@ func (r *recent) remember(w *workRun) {
 		r.put(w.id, recentRun{end: w.end})
 	default:
 		r.drop(w.id)
+	}
+}
+
+// found takes over a waiting run that was read, which its claim and its next commit will ask for.
+func (r *recent) found(id history.RunID, spec *history.Spec, state history.State) {
+	if state.Status == history.StatusWaiting && r.live(id) == nil {
+		r.put(id, recentRun{live: &liveRun{spec: spec, state: state}})
 	}
 }
 

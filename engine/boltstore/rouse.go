@@ -38,6 +38,7 @@ func (s *Store) fireSettled(dues []due, unread error) (woken int, err error) {
 		}
 		s.timers.remove(d.row)
 		if d.err == nil {
+			s.recent.found(d.run, d.spec, d.state)
 			changes = append(changes, s.dueChange(d))
 		}
 		err = errors.Join(err, d.err)
