@@ -22,7 +22,7 @@ func RunModel(t *testing.T, fresh func() (store, model Backend, remove func())) 
 	rapid.Check(t, func(rt *rapid.T) {
 		a, b, remove := fresh()
 		defer remove()
-		m := &machine{T: rt, ctx: context.Background(), clock: NewClock(), backends: [2]Backend{a, b}}
+		m := &machine{T: rt, ctx: context.Background(), clock: NewClock(), askedAt: map[string]history.Position{}, backends: [2]Backend{a, b}}
 		m.open()
 		defer m.close()
 		rt.Repeat(map[string]func(*rapid.T){
@@ -45,6 +45,7 @@ type machine struct {
 	runs     []history.RunID
 	claims   []modelClaim // also those that were lost since
 	asked    int
+	askedAt  map[string]history.Position // of each question
 }
 
 // modelClaim is a claim under the tokens of both stores.
@@ -238,7 +239,7 @@ func (m *machine) plan(t *rapid.T, id history.RunID) func(run history.Run) histo
 		if seen {
 			b.InboxSeen = run.InboxHead
 			if len(inbox) > 0 {
-				add(history.Event{Kind: history.OperatorActed, Name: "took", Inbox: inbox[0].Seq})
+				add(m.taking(&inbox[0]))
 				b.Consume = []uint64{inbox[0].Seq}
 			}
 		}
@@ -259,6 +260,7 @@ func (m *machine) plan(t *rapid.T, id history.RunID) func(run history.Run) histo
 			add(history.Event{Kind: history.ReceiveOpened, Position: at("receive"), Op: "receive", Names: []string{"go"}})
 		}
 		if ask {
+			m.askedAt[question] = at("ask")
 			add(history.Event{Kind: history.InterruptOpened, Position: at("ask"), Op: "ask", Key: question})
 			b.Open = []history.Interrupt{{Key: question, Position: at("ask"), Method: history.MethodQuestion, Body: []byte(`1`), OpenedAt: now}}
 		}
@@ -274,6 +276,14 @@ func (m *machine) plan(t *rapid.T, id history.RunID) func(run history.Run) histo
 		}
 		return b
 	}
+}
+
+// taking is the event that consumes an item. That of an answer closes its question.
+func (m *machine) taking(i *history.InboxItem) history.Event {
+	if i.Kind == history.InboxAnswer {
+		return history.Event{Kind: history.InterruptAnswered, Position: m.askedAt[i.Key], Op: "ask", Key: i.Key, Inbox: i.Seq}
+	}
+	return history.Event{Kind: history.OperatorActed, Name: "took", Inbox: i.Seq}
 }
 
 func (m *machine) deliverSome(t *rapid.T) {
@@ -371,6 +381,11 @@ func (m *machine) reopen(t *rapid.T) {
 	m.close()
 	m.clock.Advance(time.Duration(rapid.IntRange(0, 60).Draw(t, "seconds")) * time.Second)
 	m.open()
+	// A run that was woken and not written since may wait again, for a timer that is due: see WakeDue.
+	m.both("wake", func(_ int, s engine.Store) (string, error) {
+		_, next, err := s.WakeDue(m.ctx, 100)
+		return fmt.Sprint(next), err
+	})
 }
 
 // compare reads everything from both.
