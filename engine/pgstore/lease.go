@@ -1,7 +1,6 @@
 package pgstore
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -125,100 +124,4 @@ func (w *write) some(ctx context.Context, where string, args ...any) ([]*locked,
 		found = append(found, w.add(&locked{row: *r}))
 	}
 	return found, rows.Err()
-}
-
-// WakeDue implements engine.Store.
-func (s *Store) WakeDue(ctx context.Context, limit int) (woken int, next history.Time, err error) {
-	if limit <= 0 {
-		return 0, 0, fmt.Errorf("wake without a limit: %w", history.ErrInvalid)
-	}
-	for _, wake := range []func(*write, context.Context, int) (int, bool, error){(*write).wakeReleased, (*write).wakeTimers} {
-		for more := true; more && woken < limit && err == nil; {
-			var n int
-			err = s.write(ctx, "wake", nil, func(w *write) (err error) {
-				n, more, err = wake(w, ctx, min(limit-woken, page))
-				return err
-			})
-			woken += n
-		}
-	}
-	if err != nil {
-		return woken, 0, err
-	}
-	err = s.read(ctx, "wake", func() error {
-		return s.pool.QueryRow(ctx, `select coalesce(least(
-			(select min(at) from perdure_timers where not fired), (select min(not_before) from perdure_runs where not_before is not null)), 0)`).Scan(&next)
-	})
-	if now := s.Now(); woken < limit && next != 0 && next <= now && err == nil {
-		next = now.Add(lockedNap) // its run is locked by another
-	}
-	return woken, next, err
-}
-
-// lockedNap is how soon WakeDue wants to be called again for a timer whose run another transaction had locked.
-const lockedNap = 10 * time.Millisecond
-
-func (w *write) wakeReleased(ctx context.Context, limit int) (n int, more bool, err error) {
-	rows, err := w.some(ctx, "not_before <= $1 order by not_before, id limit $2", w.at, limit)
-	for _, r := range rows {
-		r.notBefore = 0
-		r.dirty, r.change.Due = true, true
-	}
-	return len(rows), len(rows) == limit, err
-}
-
-// wakeTimers wakes the runs of up to limit timers that have fallen due, in order.
-func (w *write) wakeTimers(ctx context.Context, limit int) (woken int, more bool, err error) {
-	due, err := w.dueTimers(ctx, "true", w.at, limit)
-	if err != nil || len(due) == 0 {
-		return 0, false, err
-	}
-	var ids [][]byte
-	for _, d := range due {
-		ids = append(ids, d.run[:])
-	}
-	if _, err := w.some(ctx, "id = any($1) order by id", ids); err != nil {
-		return 0, false, err
-	}
-	ids = nil
-	for _, r := range w.order {
-		ids = append(ids, r.spec.ID.Bytes())
-	}
-	// Until its run was locked, a timer may have been cleared, or another opening may have fired it.
-	fire, err := w.dueTimers(ctx, "run = any($3)", w.at, limit, ids)
-	if err != nil {
-		return 0, false, err
-	}
-	for _, d := range fire {
-		r := w.runs[d.run]
-		w.batch.Queue("update perdure_timers set fired = true where run = $1 and at = $2 and position = $3", d.run[:], d.at, d.position)
-		r.dirty, r.change.Due = true, true
-		if r.state.Wake() {
-			r.readyAt = d.at
-			woken++
-		}
-	}
-	return woken, len(due) == limit && len(fire) > 0, nil
-}
-
-// dueTimer is a timer that has fallen due and was not told of.
-type dueTimer struct {
-	run      history.RunID
-	at       history.Time
-	position []byte
-}
-
-// dueTimers reads up to limit timers, args[1], that were due at args[0], in order.
-func (w *write) dueTimers(ctx context.Context, where string, args ...any) (all []dueTimer, err error) {
-	rows, err := w.conn.Query(ctx, "select run, at, position from perdure_timers where not fired and at <= $1 and "+where+" order by at, run, position limit $2", args...)
-	if err != nil {
-		return nil, err
-	}
-	var run, position []byte
-	var at history.Time
-	_, err = pgx.ForEachRow(rows, []any{&run, &at, &position}, func() error {
-		all = append(all, dueTimer{history.RunID(run), at, bytes.Clone(position)})
-		return nil
-	})
-	return all, err
 }

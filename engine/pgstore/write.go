@@ -272,21 +272,36 @@ func (w *write) run(ctx context.Context, id history.RunID) (*locked, error) {
 
 // commit sends the queued statements and the commit, in one round trip.
 func (w *write) commit(ctx context.Context) error {
+	var old []*row // in the table
 	for _, r := range w.order {
-		if r.dirty {
-			if err := w.settle(r); err != nil {
-				return err
-			}
+		if !r.dirty {
+			continue
 		}
+		w.place(r)
+		if !r.fresh {
+			old = append(old, &r.row)
+		} else if err := w.save(&w.batch, &r.row, w.at); err != nil {
+			return err
+		}
+	}
+	if err := w.update(old); err != nil {
+		return err
 	}
 	w.batch.Queue("commit")
 	return w.conn.SendBatch(ctx, &w.batch).Close()
 }
 
-// settle writes the run's row.
-func (w *write) settle(r *locked) error {
-	w.place(r)
-	return w.save(&w.batch, &r.row, w.at)
+// update writes the rows of runs that are in the table.
+func (w *write) update(rows []*row) error {
+	if len(rows) > few {
+		return w.updateAll(&w.batch, rows, w.at)
+	}
+	for _, r := range rows {
+		if err := w.save(&w.batch, r, w.at); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // place decides the run's place in its line, and what subscribers are told.
