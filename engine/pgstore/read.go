@@ -73,35 +73,6 @@ func (s *Store) there(ctx context.Context, id history.RunID) error {
 	return err
 }
 
-// History implements engine.Store.
-func (s *Store) History(ctx context.Context, id history.RunID, from uint64, limit int) (events []history.Event, err error) {
-	if limit <= 0 {
-		limit = 1000
-	}
-	err = s.read(ctx, "history", func() error {
-		rows, err := s.pool.Query(ctx, "select rec from perdure_events where run = $1 and seq >= $2 and "+afterBase+" order by seq limit $3", id[:], int64(min(from, 1<<62)), limit)
-		if err != nil {
-			return err
-		}
-		var rec []byte
-		if _, err := pgx.ForEachRow(rows, []any{&rec}, func() error {
-			e, _, err := s.codec.DecodeEvent(rec)
-			events = append(events, e)
-			return err
-		}); err != nil {
-			return err
-		}
-		if len(events) == 0 {
-			return s.there(ctx, id)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return events, nil
-}
-
 // Inbox implements engine.Store.
 func (s *Store) Inbox(ctx context.Context, id history.RunID, after uint64) (items []history.InboxItem, at history.Time, err error) {
 	err = s.read(ctx, "inbox", func() error {

@@ -40,8 +40,9 @@ type Store struct {
 	recent  recentEnds
 	news    news
 
-	writes   gathering[*guarded]
-	outcomes gathering[*asked]
+	writes    gathering[*guarded]
+	outcomes  gathering[*asked]
+	histories gathering[*extract]
 
 	// calls counts the calls in progress: the pool is closed after the last.
 	calls sync.WaitGroup
@@ -83,7 +84,7 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 		pool: pool, codec: history.NewCodec(), clock: &clock{source: o.Clock}, logger: o.Logger, poll: o.Poll, served: map[string]uint64{},
 		news:     news{at: map[history.RunID]int{}, wake: make(chan struct{}, 1)},
 		writes:   gathering[*guarded]{flights: flights(cfg.MaxConns)},
-		outcomes: gathering[*asked]{flights: readFlights},
+		outcomes: gathering[*asked]{flights: readFlights}, histories: gathering[*extract]{flights: readFlights},
 	}
 	if s.logger == nil {
 		s.logger = slog.Default()
