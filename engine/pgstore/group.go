@@ -21,13 +21,11 @@ const (
 	flightTime = 30 * time.Second
 )
 
-// guarded is a write that changes something where its guard holds: a statement that returns one row, whether it does, or a plain
-// commit or start. It waits for no lock that is held over a round trip.
+// guarded is a write that changes something where its guard holds: a commit or a start. It waits for no lock that is held over a round
+// trip.
 type guarded struct {
-	sql    string
-	args   []any
-	commit *plainCommit // in place of sql
-	start  *plainStart  // the same
+	commit *plainCommit // nil for a start
+	start  *plainStart
 
 	done    chan struct{} // closed when applied and err are final
 	applied bool
@@ -84,13 +82,10 @@ func (s *Store) batchOf(group []*guarded) (b *pgx.Batch, applied []bool) {
 	var starts []*plainStart
 	var commitAt, startAt []int // in the group
 	for i, g := range group {
-		switch {
-		case g.commit != nil:
+		if g.commit != nil {
 			commits, commitAt = append(commits, g.commit), append(commitAt, i)
-		case g.start != nil:
+		} else {
 			starts, startAt = append(starts, g.start), append(startAt, i)
-		default:
-			b.Queue(g.sql, g.args...).QueryRow(func(row pgx.Row) error { return row.Scan(&applied[i]) })
 		}
 	}
 	if len(starts) > 0 {

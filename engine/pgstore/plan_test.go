@@ -87,6 +87,9 @@ func TestWritesGoByIndex(t *testing.T) {
 	do("prepare first (text[], int[], bigint, bigint, bytea[], text, bigint) as " + pgstore.TakeFirst)
 	do("prepare free (bytea[], bigint, text, bigint) as " + pgstore.TakeFree)
 	do("prepare plain as " + pgstore.CommitPlain)
+	do("prepare rows as " + pgstore.UpdateRows)
+	do("prepare fire as " + pgstore.FireTimers)
+	do("prepare histories as " + pgstore.SelectHistories)
 	lines := "execute lines (array['w'], array[1], 64, 1)"
 	first := "execute first (array['w'], array[1], 64, 1, null, 'me', 9)"
 	var last []string // in line
@@ -97,8 +100,15 @@ func TestWritesGoByIndex(t *testing.T) {
 	do(lines)
 	do(first)
 	do(free)
-	do("execute plain (" + strings.Repeat("'{}', ", 16) + "'{}')")
+	empty := func(n int) string { return strings.Repeat("'{}', ", n-1) + "'{}'" }
+	do("execute plain (" + empty(26) + ")")
+	do("execute rows (" + empty(15) + ", 1)")
+	do("execute fire (" + empty(3) + ")")
+	do("execute histories (" + empty(3) + ")")
 	do(strings.Replace(queue, "'t' || n % 50", "'t'", 1))
+	do("insert into perdure_events (run, seq, rec) select id, 1, state from perdure_runs")
+	do("insert into perdure_timers (run, at, position) select id, 1, state from perdure_runs")
+	do("insert into perdure_inbox (run, seq, dead, accepted_at, rec) select id, 1, false, 1, state from perdure_runs")
 	check := func(index, statement string) {
 		t.Helper()
 		var b []byte
@@ -123,15 +133,21 @@ func TestWritesGoByIndex(t *testing.T) {
 	if err := tx.QueryRow(t.Context(), "select array_agg(token order by id)::text from perdure_runs where lease_until = 9 and id = any("+ids+")").Scan(&tokens); err != nil {
 		t.Fatal(err)
 	}
-	state, no := "array_fill(repeat('s', 100)::bytea, array[64])", "array_fill(false, array[64])"
+	state, no, one, two := "array_fill(repeat('s', 100)::bytea, array[64])", "array_fill(false, array[64])", "array_fill(1, array[64])", "array_fill(2, array[64])"
+	check("perdure_timers_pkey", "execute fire ("+strings.Join([]string{ids, one, state}, ", ")+")")
 	check("perdure_runs_pkey", "execute plain ("+strings.Join([]string{
-		ids, state, "array_fill(1, array[64])", "'" + tokens + "'", state, "array_fill(2, array[64])", none, none, none, none, none, none, no, no,
-		ids, "array_fill(2, array[64])", state,
+		ids, state, one, "'" + tokens + "'", state, two, none, none, none, one, none, none, no, no, no,
+		ids, two, state, ids, one, state, ids, two, state, ids, one,
 	}, ", ")+")")
-	var events int
-	if err := tx.QueryRow(t.Context(), "select count(*) from perdure_events").Scan(&events); err != nil || events != 64 {
-		t.Errorf("%d events were added (%v), want one of each run", events, err)
+	var counts string
+	if err := tx.QueryRow(t.Context(), `select format('%s %s %s %s', (select count(*) from perdure_events where seq = 2), (select count(*) from perdure_timers where at = 1),
+		(select count(*) from perdure_timers where at = 2), (select count(*) from perdure_inbox))`).Scan(&counts); err != nil || counts != "64 99936 64 99936" {
+		t.Errorf("events added, timers left and set, items left: %s (%v), want 64 of each run's, and one less for each", counts, err)
 	}
+	check("perdure_events_pkey", "execute histories ("+strings.Join([]string{ids, one, two}, ", ")+")")
+	check("perdure_runs_pkey", "execute rows ("+strings.Join([]string{
+		ids, state, two, none, none, none, none, none, none, no, "array_fill('me'::text, array[64])", one, one, one, none, "9",
+	}, ", ")+")")
 }
 
 // plan is a node of a plan, of which the test wants little.
@@ -157,7 +173,7 @@ func (p *plan) any(is func(*plan) bool) bool {
 }
 
 func (p *plan) scans() bool {
-	return p.any(func(n *plan) bool { return strings.Contains(n.Type, "Seq Scan") && n.Table == "perdure_runs" })
+	return p.any(func(n *plan) bool { return strings.Contains(n.Type, "Seq Scan") && n.Table != "perdure_meta" })
 }
 
 func (p *plan) uses(index string) bool { return p.any(func(n *plan) bool { return n.Index == index }) }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/perdure/perdure/history"
 )
@@ -30,11 +28,11 @@ func (s *Store) commitKept(ctx context.Context, b *history.Batch) (state history
 	if r.heldWith(b.Token) != nil || w.apply(ctx, r, b) != nil || w.batch.Len() > 0 {
 		return state, false, nil
 	}
-	g, err := q.guarded(w, r, k, b)
+	plain, err := q.commit(w, r, k, b)
 	if err != nil {
 		return state, false, nil
 	}
-	applied, err := s.together(ctx, g)
+	applied, err := s.together(ctx, &guarded{commit: plain})
 	if err != nil {
 		return r.state, true, err
 	}
@@ -148,6 +146,19 @@ type timerRows struct {
 	positions [][]byte
 }
 
+// timersOf are timers of several runs.
+type timersOf struct {
+	runs [][]byte
+	timerRows
+}
+
+func (t *timersOf) add(run []byte, rows *timerRows) {
+	for range rows.at {
+		t.runs = append(t.runs, run)
+	}
+	t.at, t.positions = append(t.at, rows.at...), append(t.positions, rows.positions...)
+}
+
 func (t *timerRows) add(timer history.Timer) {
 	t.at, t.positions = append(t.at, int64(timer.At)), append(t.positions, []byte(timer.Position))
 }
@@ -159,98 +170,3 @@ func (q *quick) setTimer(_ history.RunID, t history.Timer)   { q.set.add(t) }
 func (q *quick) clearTimer(_ history.RunID, t history.Timer) { q.clear.add(t) }
 func (q *quick) consume(_ history.RunID, seq uint64)         { q.consumed = append(q.consumed, int64(seq)) }
 func (q *quick) end(history.RunID)                           { q.ended = true }
-
-// statement is an SQL statement in the making.
-type statement struct {
-	sql  strings.Builder
-	args []any
-}
-
-func (s *statement) add(sql string, args ...any) {
-	s.sql.WriteString(expand(sql, len(s.args)))
-	s.args = append(s.args, args...)
-}
-
-// guarded makes the write of a commit.
-func (q *quick) guarded(w *write, r *locked, k *keptRun, b *history.Batch) (*guarded, error) {
-	plain, err := q.plain(w, r, k, b)
-	if err != nil || plain != nil {
-		return &guarded{commit: plain}, err
-	}
-	sql, args, err := q.commit(w, r, k, b)
-	return &guarded{sql: sql, args: args}, err
-}
-
-// commit makes the statement of a commit. Its guard: the run is held under the token, its state is the one that was kept, in
-// which are the sequence and digest of its newest event and of its inbox, and a run that is to wait has no timer that is due. A
-// row that another transaction has locked counts as changed, so that nothing waits for it.
-func (q *quick) commit(w *write, r *locked, k *keptRun, b *history.Batch) (string, []any, error) {
-	w.place(r)
-	changing, err := w.derive(&r.row)
-	if err != nil {
-		return "", nil, err
-	}
-	var s statement
-	s.add(`with mine as (
-	select id from perdure_runs where id = ?::bytea and state = ?::bytea and lease_until is not null and token_epoch = ?::bigint and token = ?::bigint`,
-		b.Run[:], k.row.raw, int64(b.Token.Epoch), int64(b.Token.Counter))
-	if b.Next == history.NextWaiting {
-		s.add(" and not exists (select from perdure_timers where run = ?::bytea and at <= ?::bigint)", b.Run[:], int64(w.at))
-	}
-	s.add(` for update skip locked
-), saved as (
-	update perdure_runs set state = ?::bytea, status = ?::smallint, questions = ?::integer, closed_at = ?::bigint, expires_at = ?::bigint,
-		changed_at = ?::bigint, ready_at = ?::bigint, blocked_by = ?::bigint, claimed = true`,
-		changing.state, changing.status, changing.questions, int64(changing.closedAt), int64(changing.expiresAt), int64(w.at), int64(r.readyAt), changing.blockedBy)
-	if !r.held() {
-		s.add(", lease_until = null")
-	}
-	s.add(` where id = ?::bytea and exists (select from mine)
-)`, b.Run[:])
-	if len(q.seqs) > 0 {
-		s.add(`, events as (
-	insert into perdure_events (run, seq, rec) select mine.id, e.seq, e.rec from mine, unnest(?::bigint[], ?::bytea[]) as e (seq, rec)
-)`, q.seqs, q.recs)
-	}
-	q.timers(&s, b.Run)
-	if len(q.consumed) > 0 {
-		s.add(`, consumed as (
-	delete from perdure_inbox where run = ?::bytea and seq = any(?::bigint[]) and exists (select from mine)
-)`, b.Run[:], q.consumed)
-	}
-	s.add(" select exists (select from mine)")
-	return s.sql.String(), s.args, nil
-}
-
-// expand numbers the arguments of a part of a statement, which stand there as question marks, from n+1 up.
-func expand(sql string, n int) string {
-	var b strings.Builder
-	for part := range strings.SplitSeq(sql, "?") {
-		if b.Len() > 0 {
-			n++
-			b.WriteString("$" + strconv.Itoa(n))
-		}
-		b.WriteString(part)
-	}
-	return b.String()
-}
-
-func (q *quick) timers(s *statement, run history.RunID) {
-	if q.ended {
-		s.add(`, ended as (
-	delete from perdure_timers where run = ?::bytea and exists (select from mine)
-)`, run[:])
-		return
-	}
-	if len(q.clear.at) > 0 {
-		s.add(`, cleared as (
-	delete from perdure_timers t using mine, unnest(?::bigint[], ?::bytea[]) as c (at, position) where t.run = ?::bytea and t.at = c.at and t.position = c.position
-)`, q.clear.at, q.clear.positions, run[:])
-	}
-	if len(q.set.at) > 0 {
-		s.add(`, set as (
-	insert into perdure_timers (run, at, position) select distinct mine.id, t.at, t.position from mine, unnest(?::bigint[], ?::bytea[]) as t (at, position)
-	on conflict (run, at, position) do update set fired = false
-)`, q.set.at, q.set.positions)
-	}
-}
