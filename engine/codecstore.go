@@ -22,7 +22,7 @@ func WithCodecs(store Store, codecs ...workflow.Codec) (Store, error) {
 		return nil, err
 	}
 	s := &codecStore{Store: store, coder: c}
-	if claiming, ok := store.(StartClaimer); ok {
+	if claiming, ok := store.(DirectClaimer); ok {
 		return &claimingCodecStore{s, claiming}, nil
 	}
 	return s, nil
@@ -50,16 +50,16 @@ func (s *codecStore) started(run *history.Run, existed bool, err error) (*histor
 	return run, existed, err
 }
 
-// claimingCodecStore is a codecStore on a StartClaimer.
+// claimingCodecStore is a codecStore on a DirectClaimer.
 type claimingCodecStore struct {
 	*codecStore
-	starter StartClaimer
+	direct DirectClaimer
 }
 
-// StartClaimed implements StartClaimer.
+// StartClaimed implements DirectClaimer.
 func (s *claimingCodecStore) StartClaimed(ctx context.Context, start *history.Start, owner string, ttl time.Duration) (run *history.Run, existed bool, claim *history.Claim, err error) {
 	claiming := func(ctx context.Context, start *history.Start) (run *history.Run, existed bool, err error) {
-		run, existed, claim, err = s.starter.StartClaimed(ctx, start, owner, ttl)
+		run, existed, claim, err = s.direct.StartClaimed(ctx, start, owner, ttl)
 		return run, existed, err
 	}
 	if s.coder.passesStart(start) {
@@ -71,6 +71,15 @@ func (s *claimingCodecStore) StartClaimed(ctx context.Context, start *history.St
 		s.coder.decodeClaim(claim)
 	}
 	return run, existed, claim, err
+}
+
+// WakeClaimed implements DirectClaimer.
+func (s *claimingCodecStore) WakeClaimed(ctx context.Context, limit int, req ClaimRequest) (claims []history.Claim, woken int, next history.Time, err error) {
+	claims, woken, next, err = s.direct.WakeClaimed(ctx, limit, req)
+	for i := range claims {
+		s.coder.decodeClaim(&claims[i])
+	}
+	return claims, woken, next, err
 }
 
 // startEncoded starts by a call of the store, and is apart from Start, as commitEncoded is from Commit: what they need on the stack is much, and most often not

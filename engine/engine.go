@@ -24,7 +24,7 @@ type Engine struct {
 	sweeper *sweeper
 	crashes *crashfile.File // nil without one
 	shared  bool            // other processes change the store
-	starter StartClaimer    // the store; nil where it is none, or there is no worker
+	direct  DirectClaimer   // the store; nil where it is none, or there is no worker
 
 	unsubscribe func()
 	cancel      context.CancelFunc
@@ -64,7 +64,7 @@ func New(store Store, opts Options) (*Engine, error) {
 			return nil, err
 		}
 		e.worker = worker.New(store, e.code, e.opts.Worker)
-		e.starter, _ = store.(StartClaimer)
+		e.direct, _ = store.(DirectClaimer)
 	}
 	e.unsubscribe = store.Subscribe(e.changed)
 	e.run()
@@ -77,7 +77,7 @@ func (e *Engine) newTimers() *timer.Service {
 	if e.shared {
 		o.MaxNap = e.opts.Worker.PollInterval
 	}
-	return timer.NewService(e.store, o)
+	return timer.NewService(due{e}, o)
 }
 
 // openCrashFile lets the worker know which runs were being executed when the process before ended.

@@ -82,7 +82,7 @@ func (e *Engine) start(ctx context.Context, s *history.Start) (run *history.Run,
 	if err := e.prepareStart(s); err != nil {
 		return nil, false, fmt.Errorf("start %s v%d: %w", s.Spec.Workflow, s.Spec.Version, err)
 	}
-	if e.starter == nil || s.Signal != nil || len(s.Adopt) > 0 {
+	if e.direct == nil || s.Signal != nil || len(s.Adopt) > 0 {
 		return e.store.Start(ctx, s)
 	}
 	return e.startHere(ctx, s)
@@ -102,7 +102,7 @@ func (e *Engine) startHere(ctx context.Context, s *history.Start) (run *history.
 	}
 	var claim *history.Claim
 	defer func() { slot.Take(claim) }()
-	run, existed, claim, err = e.starter.StartClaimed(ctx, s, e.worker.Owner(), e.worker.LeaseTTL())
+	run, existed, claim, err = e.direct.StartClaimed(ctx, s, e.worker.Owner(), e.worker.LeaseTTL())
 	return run, existed, err
 }
 

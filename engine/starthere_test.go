@@ -16,12 +16,12 @@ import (
 	"github.com/perdure/perdure/workflow"
 )
 
-// startCounter is a store that claims runs at their start. It counts what is claimed how.
+// startCounter is a store that claims runs when they start and wake. It counts what is claimed how.
 type startCounter struct {
 	*memstore.Store
-	atStart, inLine atomic.Int64
-	// meanwhile is called when a run is started and claimed, before the caller is told; it may be nil.
-	meanwhile func(run history.Run)
+	atStart, atWake, inLine atomic.Int64
+	// meanwhile is called when a run is started and claimed, before the caller is told; it may be nil. So is wokenMeanwhile.
+	meanwhile, wokenMeanwhile func(run history.Run)
 }
 
 func (s *startCounter) StartClaimed(ctx context.Context, start *history.Start, owner string, ttl time.Duration) (*history.Run, bool, *history.Claim, error) {
@@ -33,6 +33,17 @@ func (s *startCounter) StartClaimed(ctx context.Context, start *history.Start, o
 		s.meanwhile(*run)
 	}
 	return run, existed, claim, err
+}
+
+func (s *startCounter) WakeClaimed(ctx context.Context, limit int, req engine.ClaimRequest) ([]history.Claim, int, history.Time, error) {
+	claims, woken, next, err := s.Store.WakeClaimed(ctx, limit, req)
+	s.atWake.Add(int64(len(claims)))
+	for i := range claims {
+		if s.wokenMeanwhile != nil {
+			s.wokenMeanwhile(claims[i].Run)
+		}
+	}
+	return claims, woken, next, err
 }
 
 func (s *startCounter) Claim(ctx context.Context, req engine.ClaimRequest) ([]history.Claim, error) {

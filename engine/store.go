@@ -37,12 +37,17 @@ type Store interface {
 // looks again every half a minute at what somebody waits for.
 type Shared interface{ Shared() }
 
-// StartClaimer is implemented by a Store that can claim a run in the write that starts it.
-type StartClaimer interface {
+// DirectClaimer is implemented by a Store that can claim a run in the write that would put it in line.
+type DirectClaimer interface {
 	// StartClaimed is Start, and gives the owner a run that it has created, as Claim would for ttl; no others in line are
 	// considered. claim is nil where the run existed, or the store had rather not. Where the outcome is unknown, the run may wait
 	// for its lease to run out, as one whose claim nobody was told of.
 	StartClaimed(ctx context.Context, s *history.Start, owner string, ttl time.Duration) (run *history.Run, existed bool, claim *history.Claim, err error)
+
+	// WakeClaimed is WakeDue, and gives the request's owner, as Claim would, the first of what timers wake and the request asks for, at
+	// most Max. In line stay runs with a concurrency key, those of a queue that the request limits, and all where more are due than are to
+	// be had and they differ in tenant or priority. Of a run that is claimed no Change says Ready or Due.
+	WakeClaimed(ctx context.Context, limit int, req ClaimRequest) (claims []history.Claim, woken int, next history.Time, err error)
 }
 
 // Change is history.Change: what a subscriber is told.

@@ -21,9 +21,9 @@ func TestWhatAClaimMisses(t *testing.T) {
 	} {
 		w := New(nil, nil, Options{})
 		c.change.Run = history.NewRunID(1)
-		w.watch(true)
+		r := w.ask()
 		w.Notify(c.change)
-		if _, missed := w.missed[c.change.Run]; missed != c.missed {
+		if _, missed := r.missed[c.change.Run]; missed != c.missed {
 			t.Errorf("%s: looked at again: %t, want %t", c.name, missed, c.missed)
 		}
 	}

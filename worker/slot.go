@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"context"
 	"slices"
 
 	"github.com/perdure/perdure/history"
@@ -57,17 +56,7 @@ func (s *Slot) Take(c *history.Claim) {
 	h := newHeld(w, c)
 	w.mu.Lock()
 	delete(w.reserved, s.id)
-	ctx, news := w.ctx, s.news
-	if ctx != nil {
-		w.hold(h)
-	}
+	news, ctx := s.news, w.holdWhileRunning(h)
 	w.mu.Unlock()
-	if ctx == nil { // the worker has ended meanwhile
-		w.release(context.Background(), h, 0, "")
-		return
-	}
 	w.launch(ctx, h, news)
 }
-
-// room is how many more runs may be held. The caller holds mu.
-func (w *Worker) room() int { return w.opts.MaxRuns - len(w.held) - len(w.reserved) - w.asked }

@@ -42,12 +42,10 @@ type Worker struct {
 	mu sync.Mutex
 	// held are the runs that this worker has a token for. guarded by mu
 	held map[history.RunID]*held
-	// missed are the runs, not held, that got something to see while a claim was being made; nil while none is. guarded by mu
-	missed map[history.RunID]struct{}
+	// rounds are the claims under way. guarded by mu
+	rounds map[*round]struct{}
 	// reserved are the slots of runs that are being started. guarded by mu
 	reserved map[history.RunID]*Slot
-	// asked is how many runs the claim under way may bring. guarded by mu
-	asked int
 	// behind says that there may be runs in line that no slot was there for. guarded by mu
 	behind bool
 	// ctx is Run's, while runs may begin: nil before, and once the last claim has been made. guarded by mu
@@ -74,6 +72,7 @@ func New(store Store, code Code, opts Options) *Worker {
 		resident: newResidents(opts.MaxResident, opts.ResidentFor),
 		unloads:  &unloads{grace: opts.StopGrace, log: opts.Log},
 		held:     make(map[history.RunID]*held),
+		rounds:   make(map[*round]struct{}),
 		reserved: make(map[history.RunID]*Slot),
 		driving:  make(map[*held]struct{}),
 	}
@@ -209,54 +208,52 @@ func (w *Worker) claim(ctx context.Context) bool {
 	if w.isDraining() || ctx.Err() != nil {
 		return false
 	}
-	want := w.ask()
-	if want == 0 {
+	r := w.ask()
+	if r == nil {
 		return false
 	}
-	allowed := w.limits.ask(want)
-	w.watch(true)
-	defer w.watch(false)
-	claims, err := w.store.Claim(ctx, history.ClaimRequest{
-		Owner: w.owner, Workflows: w.code.Keys(), Queues: w.opts.Queues, Max: want, TTL: w.opts.LeaseTTL,
-		Limits: allowed,
-	})
+	allowed := w.limits.ask(r.most)
+	claims, err := w.store.Claim(ctx, w.request(r.most, allowed))
 	if err != nil {
-		w.answered(true)
+		r.end(true)
 		w.storeError(ctx, "claim", err)
 		return false
 	}
 	for i := range claims {
-		w.begin(ctx, &claims[i])
+		w.begin(ctx, r, &claims[i])
 	}
-	more := len(claims) == want
-	w.answered(more)
+	more := len(claims) == r.most
+	r.end(more)
 	w.limits.claimed(allowed, claims)
 	return more
 }
 
-// ask returns how many runs a claim may bring, and keeps room for them.
-func (w *Worker) ask() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.asked = max(min(w.room(), maxClaim), 0)
-	w.behind = w.behind || w.asked == 0
-	return w.asked
+// request asks a store for up to most runs, and for no more than left of each queue that it names.
+func (w *Worker) request(most int, left map[string]int) history.ClaimRequest {
+	return history.ClaimRequest{
+		Owner: w.owner, Workflows: w.code.Keys(), Queues: w.opts.Queues, Max: most, TTL: w.opts.LeaseTTL, Limits: left,
+	}
 }
 
-// answered ends what ask began, once the claimed runs are held. more says that there may be more in line.
-func (w *Worker) answered(more bool) {
+// ask begins the claim of what is in line; nil where there is no room.
+func (w *Worker) ask() *round {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.asked, w.behind = 0, more
+	most := min(w.room(), maxClaim)
+	if most <= 0 {
+		w.behind = true
+		return nil
+	}
+	return w.round(most)
 }
 
-// begin executes a claimed run on a goroutine of its own.
-func (w *Worker) begin(ctx context.Context, c *history.Claim) {
+// begin executes a run that a round has brought, on a goroutine of its own.
+func (w *Worker) begin(ctx context.Context, r *round, c *history.Claim) {
 	h := newHeld(w, c)
 	w.limits.took(c.Run.Queue)
 	w.mu.Lock()
 	w.hold(h)
-	_, missed := w.missed[c.Run.ID]
+	missed := r.holds(h)
 	w.mu.Unlock()
 	w.launch(ctx, h, missed)
 }
@@ -267,8 +264,21 @@ func (w *Worker) hold(h *held) {
 	w.driving[h] = struct{}{}
 }
 
-// launch executes a run that is held. news says that it may have got something to see since it was claimed.
+// holdWhileRunning counts a run as held and returns the context to launch it with; nil where the worker has ended. The caller holds mu.
+func (w *Worker) holdWhileRunning(h *held) context.Context {
+	if w.ctx != nil {
+		w.hold(h)
+	}
+	return w.ctx
+}
+
+// launch executes a run that is held, or hands it back where ctx is nil. news says that it may have got something to see since it was
+// claimed.
 func (w *Worker) launch(ctx context.Context, h *held, news bool) {
+	if ctx == nil {
+		w.release(context.Background(), h, 0, "")
+		return
+	}
 	if news {
 		h.poke()
 	}
@@ -296,16 +306,6 @@ func (w *Worker) find(id history.RunID) *held {
 	return w.held[id]
 }
 
-// watch keeps in mind, from before a claim until its runs are held, which runs got something to see.
-func (w *Worker) watch(on bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.missed = nil
-	if on {
-		w.missed = make(map[history.RunID]struct{})
-	}
-}
-
 // findOrMiss returns the run where it is held, and else keeps in mind that there are news of it, where a claim or a start is under way. That it was started is none:
 // a claim that it comes beside would read its inbox for nothing.
 func (w *Worker) findOrMiss(id history.RunID, news bool) *held {
@@ -318,8 +318,8 @@ func (w *Worker) findOrMiss(id history.RunID, news bool) *held {
 	if s := w.reserved[id]; s != nil {
 		s.news = true
 	}
-	if w.missed != nil {
-		w.missed[id] = struct{}{}
+	for r := range w.rounds {
+		r.missed[id] = struct{}{}
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/perdure/perdure/engine/pgstore"
 	"github.com/perdure/perdure/engine/pgstore/pgtest"
 	"github.com/perdure/perdure/history"
+	"github.com/perdure/perdure/workflow"
 )
 
 // writers is how many goroutines commit at once: what a busy process has in flight.
@@ -145,6 +146,49 @@ func BenchmarkWorkers(b *testing.B) {
 			wg.Wait()
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "runs/s")
 		})
+	}
+}
+
+// BenchmarkSleepers lets runs fall due at one instant, and measures from then until all have ended.
+func BenchmarkSleepers(b *testing.B) {
+	s := benchStores(b, 1)[0]
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	all := make(chan struct{})
+	w := workflow.Define("sleeper", 1, func(ctx workflow.Context, d time.Duration) (int, error) { return 1, workflow.Sleep(ctx, d) })
+	e, err := engine.New(s, engine.Options{Workflows: []workflow.Definition{w}, Retention: engine.RetentionOptions{Off: true}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Subscribe(func(c engine.Change) {
+		if c.Status.Terminal() && left.Add(-1) == 0 {
+			close(all)
+		}
+	})()
+	due := time.Now().Add(5*time.Second + time.Duration(b.N)*time.Second/500)
+	var toStart atomic.Int64
+	toStart.Store(int64(b.N))
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for toStart.Add(-1) >= 0 {
+				if _, err := engine.Start(context.Background(), e, w, time.Until(due), engine.StartOptions{}); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if time.Until(due) < time.Second {
+		b.Fatal("the runs took too long to start")
+	}
+	<-time.After(time.Until(due))
+	b.ResetTimer()
+	<-all
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "sleepers/s")
+	if err := e.Close(context.Background()); err != nil {
+		b.Error(err)
 	}
 }
 

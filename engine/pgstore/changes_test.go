@@ -271,6 +271,21 @@ func changes() map[string]func(b *broken) change {
 				once: func() { b.want("status", b.run(c.Run.ID).Status, history.StatusReady) },
 			}
 		},
+		"WakeClaimed": func(b *broken) change {
+			c := b.take()
+			batch := after(c, history.NextWaiting)
+			batch.Set = []history.Timer{{At: b.direct.Now().Add(20 * time.Millisecond), Position: "t"}}
+			_, err := b.direct.Commit(b.Context(), batch)
+			b.ok(err)
+			b.passes(batch.Set[0].At)
+			return change{
+				call: func(ctx context.Context, _ bool) error {
+					_, _, _, err := b.store.WakeClaimed(ctx, 10, claimOf(c.Run))
+					return err
+				},
+				once: func() { b.want("status", b.run(c.Run.ID).Status, history.StatusRunning) },
+			}
+		},
 		"ExpireLeases": func(b *broken) change {
 			run := b.begin()
 			req := claimOf(run)

@@ -62,8 +62,8 @@ type holders struct {
 
 // Claim implements engine.Store.
 func (s *Store) Claim(ctx context.Context, req engine.ClaimRequest) (claims []history.Claim, err error) {
-	if req.Owner == "" || req.Max <= 0 || req.TTL <= 0 {
-		return nil, fmt.Errorf("claim without owner, max or ttl: %w", history.ErrInvalid)
+	if err := checkClaim(&req); err != nil {
+		return nil, err
 	}
 	err = s.attempt(ctx, "claim", func() (err error) {
 		claims, err = s.claim(ctx, &req)
@@ -73,6 +73,13 @@ func (s *Store) Claim(ctx context.Context, req engine.ClaimRequest) (claims []hi
 		return nil, err
 	}
 	return claims, nil
+}
+
+func checkClaim(req *engine.ClaimRequest) error {
+	if req.Owner == "" || req.Max <= 0 || req.TTL <= 0 {
+		return fmt.Errorf("claim without owner, max or ttl: %w", history.ErrInvalid)
+	}
+	return nil
 }
 
 func (s *Store) claim(ctx context.Context, req *engine.ClaimRequest) (claims []history.Claim, err error) {
@@ -326,6 +333,9 @@ update perdure_runs set owner = $3, opening = $2, lease_until = $4, token = next
 	token_epoch = (select value from perdure_meta where name = 'promotion')
 where id = any(array(select id from free)) returning ` + takenColumns
 
+// selectInboxes reads the inboxes of the runs $1.
+const selectInboxes = "select run, seq, accepted_at, rec from perdure_inbox where run = any($1) and not dead order by run, seq"
+
 // sender is a pool or a connection.
 type sender interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
@@ -344,7 +354,7 @@ func (s *Store) lease(ctx context.Context, to sender, chosen []candidate, req *e
 	var b pgx.Batch
 	b.Queue(byIndex)
 	b.Queue(takeFree, ids, s.opening, req.Owner, at.Add(req.TTL)).Query(l.readRows)
-	b.Queue("select run, seq, accepted_at, rec from perdure_inbox where run = any($1) and not dead order by run, seq", ids).Query(l.readInboxes)
+	b.Queue(selectInboxes, ids).Query(l.readInboxes)
 	if err := to.SendBatch(ctx, &b).Close(); err != nil {
 		return nil, err
 	}

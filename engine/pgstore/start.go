@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/history"
 )
 
-var _ engine.StartClaimer = (*Store)(nil)
+var _ engine.DirectClaimer = (*Store)(nil)
 
 // Start implements engine.Store.
 func (s *Store) Start(ctx context.Context, start *history.Start) (run *history.Run, existed bool, err error) {
@@ -22,7 +22,7 @@ func (s *Store) Start(ctx context.Context, start *history.Start) (run *history.R
 	return run, existed, err
 }
 
-// StartClaimed implements engine.StartClaimer.
+// StartClaimed implements engine.DirectClaimer.
 func (s *Store) StartClaimed(ctx context.Context, start *history.Start, owner string, ttl time.Duration) (run *history.Run, existed bool, claim *history.Claim, err error) {
 	if owner == "" || ttl <= 0 {
 		return nil, false, nil, fmt.Errorf("pgstore: start and claim without owner or ttl: %w", history.ErrInvalid)

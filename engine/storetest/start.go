@@ -216,7 +216,7 @@ func startSignalAgain(e *env) {
 // startClaimed starts a run and claims it. It skips the scenario where the store claims no run at its start.
 func (e *env) startClaimed(key string) (run *history.Run, existed bool, claim *history.Claim) {
 	e.Helper()
-	s, ok := e.Store.(engine.StartClaimer)
+	s, ok := e.Store.(engine.DirectClaimer)
 	if !ok {
 		e.Skip("the store claims no run at its start")
 	}
@@ -257,7 +257,7 @@ func startClaimed(e *env) {
 	equal(e, "existed", existed, true)
 	equal(e, "claimed a run that is over", none != nil, false)
 
-	s := e.Store.(engine.StartClaimer)
+	s := e.Store.(engine.DirectClaimer)
 	for owner, ttl := range map[string]time.Duration{"": ttl, "worker": 0} {
 		_, _, _, err := s.StartClaimed(e.ctx, &history.Start{Spec: specWith("c")}, owner, ttl)
 		e.is(err, history.ErrInvalid)

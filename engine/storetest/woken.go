@@ -17,6 +17,9 @@ func wokenScenarios() []scenario {
 		{"a run that a timer has woken is signaled, paused, canceled and terminated like any other", wokenChanges},
 		{"a run that a timer has woken counts for its concurrency key", wokenConcurrency},
 		{"a run that a timer has woken sleeps again, or goes on, when its holder says so", wokenGoesOn},
+		{"a wake-up can claim the runs that it wakes, as far as they are wanted", wokenIsClaimed},
+		{"a run that its wake-up has claimed is like any that was claimed", wokenIsHeld},
+		{"a wake-up claims none of several tenants or priorities that have turns to wait for", wokenHaveTurns},
 	}
 }
 
@@ -77,6 +80,123 @@ func wokenIsReady(e *env) {
 	e.reopen(0)
 	e.pass(0) // whether the wake-ups were on disk is the store's own affair
 	equal(e, "claimed after a crash", e.order(), "[urgent sleeper before b a c after]")
+}
+
+// passClaiming moves the clock, wakes what is due and claims up to most of it. It skips the scenario where the store does not claim
+// what it wakes.
+func (e *env) passClaiming(d time.Duration, most int) (claims []history.Claim, woken int) {
+	e.Helper()
+	s, ok := e.Store.(engine.DirectClaimer)
+	if !ok {
+		e.Skip("the store claims no run that it wakes")
+	}
+	e.clock.Advance(d)
+	req := engine.ClaimRequest{
+		Owner: "worker", Workflows: []history.WorkflowKey{versionOne()}, Queues: []string{"", "full"}, Limits: map[string]int{"full": 5}, Max: most, TTL: ttl,
+	}
+	claims, woken, _, err := s.WakeClaimed(e.ctx, most, req)
+	e.ok(err)
+	return claims, woken
+}
+
+func wokenIsClaimed(e *env) {
+	with := func(key string, change func(*history.Spec)) history.Spec {
+		spec := specWith(key)
+		change(&spec)
+		return spec
+	}
+	wanted := e.sleeper(specWith("wanted"), time.Second)
+	e.deliver(wanted, signal("not received", "", `1`), engine.Delivered)
+	h := e.take() // it sees the signal, and sleeps on
+	b := h.batch(history.NextWaiting)
+	b.InboxSeen = h.claim.Inbox[0].Seq
+	h.commit(b)
+	e.sleeper(with("limited", func(s *history.Spec) { s.ConcurrencyKey, s.ConcurrencyLimit = "k", 1 }), time.Second)
+	e.sleeper(with("full", func(s *history.Spec) { s.Queue = "full" }), time.Second)
+	e.sleeper(with("another's", func(s *history.Spec) { s.Queue = "another's" }), time.Second)
+	e.sleeper(with("later", func(*history.Spec) {}), time.Hour)
+	changes := make(chan engine.Change, 100)
+	cancel := e.Subscribe(func(c engine.Change) { changes <- c })
+	claims, woken := e.passClaiming(time.Second, 10)
+	cancel()
+	close(changes)
+	equal(e, "woken", woken, 4)
+	equal(e, "claimed", len(claims), 1)
+	equal(e, "run of the claim", claims[0].Run.ID, wanted)
+	equal(e, "status in the claim", claims[0].Run.Status, history.StatusRunning)
+	equal(e, "time of the claim", claims[0].Now, e.Now())
+	equal(e, "items in the claim", len(claims[0].Inbox), 1)
+	for c := range changes {
+		if c.Run == wanted {
+			equal(e, "told to be ready or due", c.Ready || c.Due, false)
+			equal(e, "told to be", c.Status, history.StatusRunning)
+		}
+	}
+	equal(e, "running", e.statuses(history.StatusRunning), "[wanted]")
+	equal(e, "ready", e.statuses(history.StatusReady), "[another's full limited]")
+	equal(e, "waiting", e.statuses(history.StatusWaiting), "[later]")
+	claims, woken = e.passClaiming(0, 10)
+	equal(e, "woken again", woken+len(claims), 0)
+
+	s := e.Store.(engine.DirectClaimer)
+	for _, req := range []engine.ClaimRequest{{Max: 1, TTL: ttl}, {Owner: "worker", TTL: ttl}, {Owner: "worker", Max: 1}} {
+		_, _, _, err := s.WakeClaimed(e.ctx, 1, req)
+		e.is(err, history.ErrInvalid)
+	}
+	_, _, _, err := s.WakeClaimed(e.ctx, 0, engine.ClaimRequest{Owner: "worker", Max: 1, TTL: ttl})
+	e.is(err, history.ErrInvalid)
+}
+
+func wokenIsHeld(e *env) {
+	id := e.sleeper(specWith("a"), time.Second)
+	claims, _ := e.passClaiming(time.Second, 10)
+	lost, err := e.Renew(e.ctx, "worker", ttl, map[history.RunID]history.Token{id: claims[0].Token})
+	e.ok(err)
+	equal(e, "lost leases", len(lost), 0)
+	e.none()
+	e.pass(ttl)
+	n, err := e.ExpireLeases(e.ctx)
+	e.ok(err)
+	equal(e, "leases that ran out", n, 1)
+	next := e.take()
+	equal(e, "run", next.id, id)
+	stale := e.holder(claims[0])
+	stale.refused(stale.batch(history.NextRunning, step("one")), history.ErrFenced)
+	b := next.sleepBatch("s#1", e.Now().Add(time.Second))
+	timers, err := e.Timers(e.ctx, id)
+	e.ok(err)
+	b.Clear = timers
+	next.commit(b)
+
+	claims, _ = e.passClaiming(time.Second, 10)
+	equal(e, "claimed", len(claims), 1)
+	h := e.holder(claims[0])
+	h.commit(h.batch(history.NextRunning, step("one")))
+	h.complete()
+	equal(e, "status", e.Run(id).Status, history.StatusCompleted)
+}
+
+func wokenHaveTurns(e *env) {
+	for i := range 4 {
+		e.sleeper(specWith(fmt.Sprint("alike", i)), time.Second+time.Duration(i))
+	}
+	claims, woken := e.passClaiming(time.Minute, 3)
+	equal(e, "woken of one tenant", woken, 3)
+	equal(e, "claimed of one tenant", len(claims), 3)
+	equal(e, "the first to wake", claims[0].Run.Key+claims[1].Run.Key+claims[2].Run.Key, "alike0alike1alike2")
+	claims, _ = e.passClaiming(0, 3)
+	equal(e, "claimed of the rest", len(claims), 1)
+
+	for i, tenant := range []string{"a", "a", "a", "b", "b"} {
+		spec := specWith(fmt.Sprint(tenant, i))
+		spec.Tenant = tenant
+		e.sleeper(spec, time.Second+time.Duration(i))
+	}
+	claims, woken = e.passClaiming(time.Minute, 4)
+	equal(e, "woken of two tenants", woken, 4)
+	equal(e, "claimed of two tenants", len(claims), 0)
+	claims = e.claims("worker", 2)
+	equal(e, "turns", claims[0].Run.Tenant+claims[1].Run.Tenant, "ab")
 }
 
 func wokenComesBack(e *env) {

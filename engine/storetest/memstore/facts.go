@@ -45,7 +45,7 @@ func (s *Store) start(start *history.Start) (found *history.Run, existed bool, e
 	return found, existed, err
 }
 
-// StartClaimed implements engine.StartClaimer.
+// StartClaimed implements engine.DirectClaimer.
 func (s *Store) StartClaimed(ctx context.Context, start *history.Start, owner string, ttl time.Duration) (found *history.Run, existed bool, claim *history.Claim, err error) {
 	if owner == "" || ttl <= 0 {
 		return nil, false, nil, fmt.Errorf("start and claim without owner or ttl: %w", history.ErrInvalid)

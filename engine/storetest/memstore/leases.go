@@ -194,49 +194,92 @@ func (s *Store) WakeDue(ctx context.Context, limit int) (woken int, next history
 		return 0, 0, fmt.Errorf("wake without a limit: %w", history.ErrInvalid)
 	}
 	err = s.do(ctx, "wake", func() error {
-		err := s.write(func(w *write) error {
-			for _, id := range slices.SortedFunc(maps.Keys(s.delayed), func(a, b history.RunID) int {
-				return cmp.Or(cmp.Compare(s.delayed[a], s.delayed[b]), a.Compare(b))
-			}) {
-				if s.delayed[id] > w.at || woken == limit {
-					break
-				}
-				if _, err := w.run(id); err != nil {
-					return err
-				}
-				delete(s.delayed, id)
-				w.due[id] = true
-				woken++
-			}
-			for _, t := range s.pending() {
-				if t.At > w.at || woken == limit {
-					break
-				}
-				r, err := w.run(t.run)
-				if err != nil {
-					return err
-				}
-				if s.fired[t.run] == nil {
-					s.fired[t.run] = map[history.Timer]bool{}
-				}
-				s.fired[t.run][t.Timer] = true
-				w.due[t.run] = true
-				if r.state.Wake() {
-					r.readyAt = t.At
-					woken++
-				}
-			}
-			return nil
-		})
-		if rest := s.pending(); len(rest) > 0 {
-			next = rest[0].At
-		}
-		for _, at := range s.delayed {
-			if next == 0 || at < next {
-				next = at
-			}
-		}
+		woken, next, err = s.wakeDue(limit, func(*write, []*run) {})
 		return err
 	})
+	return woken, next, err
+}
+
+// WakeClaimed implements engine.DirectClaimer.
+func (s *Store) WakeClaimed(ctx context.Context, limit int, req engine.ClaimRequest) (claims []history.Claim, woken int, next history.Time, err error) {
+	if limit <= 0 || req.Owner == "" || req.Max <= 0 || req.TTL <= 0 {
+		return nil, 0, 0, fmt.Errorf("wake and claim without limit, owner, max or ttl: %w", history.ErrInvalid)
+	}
+	err = s.do(ctx, "wake", func() error {
+		woken, next, err = s.wakeDue(limit, func(w *write, awake []*run) { claims = w.leaseWoken(awake, &req) })
+		return err
+	})
+	return claims, woken, next, err
+}
+
+// leaseWoken gives runs that were woken to whom they were requested for. All go in line where there are more than are to be had and
+// they are not alike: then they have turns.
+func (w *write) leaseWoken(awake []*run, req *engine.ClaimRequest) (claims []history.Claim) {
+	awake = slices.DeleteFunc(awake, func(r *run) bool {
+		_, limited := req.Limits[r.spec.Queue]
+		return limited || r.spec.ConcurrencyLimit > 0 || !w.claimable(r) || req.Queues != nil && !slices.Contains(req.Queues, r.spec.Queue) ||
+			!slices.Contains(req.Workflows, history.WorkflowKey{Name: r.spec.Workflow, Version: r.spec.Version})
+	})
+	unlike := slices.ContainsFunc(awake, func(r *run) bool {
+		return r.spec.Tenant != awake[0].spec.Tenant || r.spec.Priority != awake[0].spec.Priority
+	})
+	pending := w.pending()
+	if unlike && (len(awake) > req.Max || len(pending) > 0 && pending[0].At <= w.at) {
+		return nil
+	}
+	for _, r := range awake[:min(len(awake), req.Max)] {
+		claims = append(claims, w.lease(r, req.Owner, req.TTL))
+		delete(w.due, r.spec.ID)
+	}
+	return claims
+}
+
+// wakeDue wakes what is due. claim is called with what timers have woken, before anybody is told.
+func (s *Store) wakeDue(limit int, claim func(w *write, awake []*run)) (woken int, next history.Time, err error) {
+	err = s.write(func(w *write) error {
+		for _, id := range slices.SortedFunc(maps.Keys(s.delayed), func(a, b history.RunID) int {
+			return cmp.Or(cmp.Compare(s.delayed[a], s.delayed[b]), a.Compare(b))
+		}) {
+			if s.delayed[id] > w.at || woken == limit {
+				break
+			}
+			if _, err := w.run(id); err != nil {
+				return err
+			}
+			delete(s.delayed, id)
+			w.due[id] = true
+			woken++
+		}
+		var awake []*run
+		for _, t := range s.pending() {
+			if t.At > w.at || woken == limit {
+				break
+			}
+			r, err := w.run(t.run)
+			if err != nil {
+				return err
+			}
+			if s.fired[t.run] == nil {
+				s.fired[t.run] = map[history.Timer]bool{}
+			}
+			s.fired[t.run][t.Timer] = true
+			w.due[t.run] = true
+			if r.state.Wake() {
+				r.readyAt = t.At
+				woken++
+				awake = append(awake, r)
+			}
+		}
+		w.after = append(w.after, func() { claim(w, awake) })
+		return nil
+	})
+	if rest := s.pending(); len(rest) > 0 {
+		next = rest[0].At
+	}
+	for _, at := range s.delayed {
+		if next == 0 || at < next {
+			next = at
+		}
+	}
 	return woken, next, err
 }
