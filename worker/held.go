@@ -51,6 +51,8 @@ type held struct {
 	advancing time.Time
 	// entered is the run's state then. guarded by mu
 	entered history.State
+	// parting says that the commit under way gives the claim up. guarded by mu
+	parting bool
 	// gone says that the claim is lost or given back. guarded by mu
 	gone bool
 }
@@ -209,6 +211,7 @@ func (h *held) act(ctx context.Context, a *kernel.Activation) (again bool, err e
 	}
 	if !a.Empty(&h.run.State) {
 		batch := a.Batch(&h.run, h.token)
+		h.setParting(a.Next != history.NextRunning)
 		state, err := h.w.store.Commit(ctx, batch)
 		var size *history.SizeError
 		if errors.As(err, &size) {
@@ -396,6 +399,21 @@ func (h *held) discard() {
 
 // end marks a claim that a commit has given back.
 func (h *held) end() { h.abandon(errLost) }
+
+func (h *held) setParting(parting bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.parting = parting
+}
+
+// loseUnlessParting is lose for a token that the store does not know any more. Where the commit under way gives it up that is as it
+// should be, and else the commit is told. It reports whether the claim was lost.
+func (h *held) loseUnlessParting() bool {
+	h.mu.Lock()
+	parting := h.parting
+	h.mu.Unlock()
+	return !parting && h.abandon(errLost)
+}
 
 // lose ends a claim whose token is worthless.
 func (h *held) lose() { h.abandon(errLost) }

@@ -73,9 +73,8 @@ func (w *Worker) renew(ctx context.Context) {
 		return
 	}
 	for _, id := range lost {
-		if h := w.find(id); h != nil && h.token == tokens[id] {
+		if h := w.find(id); h != nil && h.token == tokens[id] && h.loseUnlessParting() {
 			w.opts.Log.Warn("lease lost", "run", id, "worker", w.owner)
-			h.lose()
 		}
 	}
 }
