@@ -263,8 +263,8 @@ func (s *codecStore) DeadLetters(ctx context.Context, id history.RunID) ([]histo
 }
 
 // Interrupts implements Store.
-func (s *codecStore) Interrupts(ctx context.Context, id history.RunID) ([]history.Interrupt, error) {
-	open, err := s.Store.Interrupts(ctx, id)
+func (s *codecStore) Interrupts(ctx context.Context, id history.RunID, keys ...string) ([]history.Interrupt, error) {
+	open, err := s.Store.Interrupts(ctx, id, keys...)
 	for i := range open {
 		if q := &open[i]; history.Enveloped(q.Body) {
 			q.Body, q.Sealed = s.coder.decode(questionPlace(id, q.Key), q.Body)

@@ -71,12 +71,12 @@ func (e *Engine) Answer(ctx context.Context, id history.RunID, key string, a wor
 
 // checkAnswer holds the answer against its question, where that is still open; the store decides whether it is.
 func (e *Engine) checkAnswer(ctx context.Context, id history.RunID, key string, a workflow.Answer) (workflow.Answer, error) {
-	open, err := e.store.Interrupts(ctx, id)
+	open, err := e.store.Interrupts(ctx, id, key)
 	if err != nil {
 		return a, err
 	}
 	for i := range open {
-		if open[i].Key != key || open[i].Method != history.MethodQuestion {
+		if open[i].Method != history.MethodQuestion {
 			continue
 		}
 		if err := open[i].Readable(); err != nil {

@@ -172,8 +172,8 @@ type Reader interface {
 	// Inbox returns the items above after that no event has consumed, with the store's time of the reading: every
 	// item accepted before that time is among them.
 	Inbox(ctx context.Context, id history.RunID, after uint64) ([]history.InboxItem, history.Time, error)
-	// Interrupts returns the open questions of a run, oldest first.
-	Interrupts(ctx context.Context, id history.RunID) ([]history.Interrupt, error)
+	// Interrupts returns the open questions of a run, oldest first; where keys are given, those of them that are open.
+	Interrupts(ctx context.Context, id history.RunID, keys ...string) ([]history.Interrupt, error)
 	// Timers returns the timer rows of a run, earliest first.
 	Timers(ctx context.Context, id history.RunID) ([]history.Timer, error)
 	// DeadLetters returns the signals that reached the run after its end or were never received, oldest first.

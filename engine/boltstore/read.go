@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/perdure/perdure/history"
@@ -233,13 +234,13 @@ func (s *Store) items(ctx context.Context, what string, b bucketID, id history.R
 }
 
 // Interrupts implements engine.Store.
-func (s *Store) Interrupts(ctx context.Context, id history.RunID) ([]history.Interrupt, error) {
+func (s *Store) Interrupts(ctx context.Context, id history.RunID, keys ...string) ([]history.Interrupt, error) {
 	var open []history.Interrupt
 	err := s.viewRun(ctx, "questions of run", id, func(v *view) error {
 		if err := v.exists(id); err != nil {
 			return err
 		}
-		for _, rec := range v.scan(bInterrupts, id[:], nil) {
+		for rec := range v.openQuestions(id, keys) {
 			q, err := history.Decode[history.Interrupt](v.codec, rec)
 			if err != nil {
 				return err
@@ -253,6 +254,25 @@ func (s *Store) Interrupts(ctx context.Context, id history.RunID) ([]history.Int
 	}
 	slices.SortStableFunc(open, func(a, b history.Interrupt) int { return cmp.Compare(a.OpenedAt, b.OpenedAt) })
 	return open, nil
+}
+
+// openQuestions yields the records of a run's open questions; where keys are given, those of them that are open.
+func (v *view) openQuestions(id history.RunID, keys []string) iter.Seq[[]byte] {
+	return func(yield func(rec []byte) bool) {
+		for _, key := range keys {
+			if rec := v.get(bInterrupts, runTextKey(id, key)); rec != nil && !yield(rec) {
+				return
+			}
+		}
+		if len(keys) > 0 {
+			return
+		}
+		for _, rec := range v.scan(bInterrupts, id[:], nil) {
+			if !yield(rec) {
+				return
+			}
+		}
+	}
 }
 
 // Timers implements engine.Store.

@@ -115,9 +115,9 @@ func (s *Store) inbox(res pgx.BatchResults) (items []history.InboxItem, at histo
 }
 
 // Interrupts implements engine.Store.
-func (s *Store) Interrupts(ctx context.Context, id history.RunID) (open []history.Interrupt, err error) {
+func (s *Store) Interrupts(ctx context.Context, id history.RunID, keys ...string) (open []history.Interrupt, err error) {
 	err = s.read(ctx, "questions", func() error {
-		if open, err = s.openOf(ctx, s.pool, id); err != nil {
+		if open, err = s.openOf(ctx, s.pool, id, keys...); err != nil {
 			return err
 		}
 		if len(open) == 0 {
@@ -134,8 +134,17 @@ func (s *Store) Interrupts(ctx context.Context, id history.RunID) (open []histor
 	return open, nil
 }
 
-func (s *Store) openOf(ctx context.Context, from source, id history.RunID) ([]history.Interrupt, error) {
-	rows, err := from.Query(ctx, "select rec from perdure_questions where run = $1 and rec is not null", id[:])
+// openOf returns the open questions of a run; where keys are given, those of them that are open.
+func (s *Store) openOf(ctx context.Context, from source, id history.RunID, keys ...string) ([]history.Interrupt, error) {
+	query, args := "select rec from perdure_questions where run = $1 and rec is not null", []any{id[:]}
+	if len(keys) > 0 {
+		asked := make([][]byte, len(keys))
+		for i, k := range keys {
+			asked[i] = []byte(k)
+		}
+		query, args = query+" and key = any($2)", append(args, asked)
+	}
+	rows, err := from.Query(ctx, query, args...)
 	return records[history.Interrupt](s.codec, rows, err)
 }
 

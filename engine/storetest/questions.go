@@ -28,6 +28,16 @@ func answerWakes(e *env) {
 	e.ok(err)
 	equal(e, "open", len(open), 1)
 	equal(e, "method", open[0].Method, history.MethodQuestion)
+	for _, c := range []struct {
+		keys []string
+		open int
+	}{{[]string{"q"}, 1}, {[]string{"other", "q"}, 1}, {[]string{"other"}, 0}, {[]string{""}, 0}} {
+		open, err = e.Interrupts(e.ctx, h.id, c.keys...)
+		e.ok(err)
+		equal(e, fmt.Sprintf("open of %q", c.keys), len(open), c.open)
+	}
+	_, err = e.Interrupts(e.ctx, history.NewRunID(e.Now()), "q")
+	e.is(err, history.ErrNotFound)
 	e.none()
 	e.ok(e.Answer(e.ctx, h.id, answer("q", `{"ok":true}`)))
 	e.reopen(0)

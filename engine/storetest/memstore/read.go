@@ -126,9 +126,12 @@ func (s *Store) Inbox(ctx context.Context, id history.RunID, after uint64) (item
 }
 
 // Interrupts implements engine.Store.
-func (s *Store) Interrupts(ctx context.Context, id history.RunID) (open []history.Interrupt, err error) {
+func (s *Store) Interrupts(ctx context.Context, id history.RunID, keys ...string) (open []history.Interrupt, err error) {
 	err = s.read(ctx, "questions", id, func(r *run) error {
 		open = slices.Clone(r.open)
+		if len(keys) > 0 {
+			open = slices.DeleteFunc(open, func(q history.Interrupt) bool { return !slices.Contains(keys, q.Key) })
+		}
 		for i := range open {
 			open[i].Body = bytes.Clone(open[i].Body)
 		}
