@@ -45,7 +45,11 @@ func (w *window) add(key string) {
 }
 
 func (w *window) remove(key string) {
-	if i, found := slices.BinarySearch(w.rows, key); found {
+	switch i, found := slices.BinarySearch(w.rows, key); {
+	case !found:
+	case i == 0: // as where many are taken out in order: the others need not move
+		w.pop()
+	default:
 		w.rows = slices.Delete(w.rows, i, i+1)
 	}
 }
