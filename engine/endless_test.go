@@ -188,3 +188,25 @@ func TestStalledCodeOfARunThatIsOverFreesItsSlot(t *testing.T) {
 		close(release)
 	})
 }
+
+// TestAWorkflowThatStartsItselfWithoutEndIsEnded: each child starts the next, faster than a cancel comes down the chain. The
+// last one that may be there is refused its child, and all above it learn why.
+func TestAWorkflowThatStartsItselfWithoutEndIsEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		deepest := 0
+		var self *workflow.Workflow[int, int]
+		self = workflow.Define("self", 1, func(ctx workflow.Context, n int) (int, error) {
+			deepest = max(deepest, n)
+			return workflow.Child(ctx, "again", self, n+1)
+		})
+		env := newEnvWith(t, envOptions{engine: engine.Options{Worker: worker.Options{Kernel: kernel.Options{MaxDepth: 40}}}}, self)
+		run := env.ended(start(env, self, 0).ID(), history.StatusFailed)
+		if f := run.Failure; deepest != 40 || !f.Has(history.FailureMisuse) {
+			t.Errorf("the deepest child was %d; failure %#v", deepest, f)
+		}
+		page, err := env.List(t.Context(), engine.Filter{Statuses: []history.Status{history.StatusWaiting, history.StatusReady}})
+		if err != nil || len(page.Runs) > 0 {
+			t.Errorf("%d runs are left, %v", len(page.Runs), err)
+		}
+	})
+}

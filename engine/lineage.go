@@ -186,7 +186,7 @@ func (l *lineage) start(events []history.Event, by string) history.Start {
 	s := history.Start{Spec: l.old.Spec, Input: events[0].Payload, By: by}
 	s.Spec.ID, s.Spec.CreatedAt = history.NewRunID(now), now
 	s.Spec.TaskID, s.Spec.InputDigest = "", history.Sum(s.Input)
-	s.Spec.Parent, s.Spec.ParentPosition = history.RunID{}, ""
+	s.Spec.Parent, s.Spec.ParentPosition, s.Spec.Depth = history.RunID{}, "", 0
 	s.Spec.Origin, s.Spec.OriginSeq, s.Spec.KeysOf = l.old.ID, 0, history.RunID{}
 	if l.version != 0 {
 		s.Spec.Version = l.version
@@ -251,7 +251,7 @@ func (l *lineage) child(ctx context.Context, s *history.Start, wait history.Even
 	spec.ID, spec.CreatedAt = history.NewRunID(now), now
 	spec.Key = kernel.ChildKey(s.Spec.ID, s.Adopt[0].Generation, wait.Position)
 	spec.Tenant, spec.Principal, spec.TaskID = s.Spec.Tenant, s.Spec.Principal, ""
-	spec.Parent, spec.ParentPosition = s.Spec.ID, wait.Position
+	spec.Parent, spec.ParentPosition, spec.Depth = s.Spec.ID, wait.Position, s.Spec.Depth+1
 	spec.Origin, spec.OriginSeq, spec.KeysOf = history.RunID{}, 0, history.RunID{}
 	spec.InputDigest = history.Sum(wait.Payload)
 	s.Children = append(s.Children, history.Start{Spec: spec, Input: wait.Payload, By: "run " + s.Spec.ID.String()})

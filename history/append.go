@@ -20,12 +20,14 @@ const (
 	cborArray = 4 << 5
 	cborMap   = 5 << 5
 	cborTrue  = 7<<5 | 21
+	// cborByte says that the number is in the next byte; less than it, it is itself the number.
+	cborByte = 24
 )
 
 // fields appends a map of numbered fields to buf.
 //
-// Invariants: fields are added in the order of their numbers, which are less than 24, and so are as many as there are: a
-// number, and the head of the map, is one byte. A method whose name begins with opt leaves out the zero value.
+// Invariant: fields are added in the order of their numbers. Up to 23 a number, and the head of a map with so many fields, is one
+// byte; from 24 on it is a byte that says so and one that has it. A method whose name begins with opt leaves out the zero value.
 type fields struct {
 	buf  []byte
 	head int // where the map begins
@@ -36,7 +38,18 @@ func newFields(buf []byte) fields {
 }
 
 func (f fields) key(n byte) fields {
-	f.buf[f.head]++
+	switch f.buf[f.head] {
+	case cborMap | cborByte:
+		f.buf[f.head+1]++
+	case cborMap | (cborByte - 1):
+		f.buf = slices.Insert(f.buf, f.head+1, cborByte)
+		f.buf[f.head]++
+	default:
+		f.buf[f.head]++
+	}
+	if n >= cborByte {
+		f.buf = append(f.buf, cborByte)
+	}
 	f.buf = append(f.buf, n)
 	return f
 }
@@ -222,6 +235,7 @@ func appendSpec(b []byte, s *Spec) []byte {
 	f = f.optRun(21, s.KeysOf)
 	f = f.optText(22, s.ConcurrencyKey)
 	f = f.optInt(23, int64(s.ConcurrencyLimit))
+	f = f.optInt(24, int64(s.Depth))
 	return f.buf
 }
 

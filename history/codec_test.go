@@ -66,7 +66,7 @@ func goldenSpec() history.Spec {
 		ID: runA, Tenant: "acme", Key: "order-1", Workflow: "order", Version: 2, Principal: "alice", TaskID: "task", Route: "ship",
 		Accepts: []string{"elicitation/create"}, Queue: "mail", Priority: -3, Tags: map[string]string{"b": "2", "a": "1"},
 		InputDigest: history.Sum([]byte("in")), CreatedAt: at, Deadline: at.Add(time.Hour), Retention: time.Minute, Parent: runB,
-		ParentPosition: "child#0", Origin: runB, OriginSeq: 7, KeysOf: runA, ConcurrencyKey: "customer-1", ConcurrencyLimit: 2,
+		ParentPosition: "child#0", Origin: runB, OriginSeq: 7, KeysOf: runA, ConcurrencyKey: "customer-1", ConcurrencyLimit: 2, Depth: 2,
 	}
 }
 

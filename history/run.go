@@ -56,6 +56,8 @@ type Spec struct {
 	// while fewer than ConcurrencyLimit are. A run that waits is not held.
 	ConcurrencyKey   string `cbor:"22,keyasint,omitempty" json:"concurrencyKey,omitempty"`
 	ConcurrencyLimit int    `cbor:"23,keyasint,omitempty" json:"concurrencyLimit,omitempty"`
+	// Depth is how many runs are above this one: its parent, the parent of that, and so on.
+	Depth int `cbor:"24,keyasint,omitempty" json:"depth,omitempty"`
 }
 
 // State is the half of a run that changes. A store rewrites it with every commit, so it stays small.

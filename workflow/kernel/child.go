@@ -24,7 +24,11 @@ func (b *Branch) Child(spec ChildSpec) ([]byte, *history.Failure) {
 		return nil, f
 	}
 	if f := spec.refused(); f != nil {
-		return nil, f
+		return nil, b.refuse(f)
+	}
+	if most := b.x.opts.MaxDepth; b.x.spec.Depth >= most {
+		return nil, b.refuse(&history.Failure{Kind: history.FailureMisuse, Final: true, Message: fmt.Sprintf(
+			"child %q: %d runs are above this one, and no more may be: does the workflow start itself without an end?", spec.Name, most)})
 	}
 	o, f := b.enter(OpChild, spec.Name)
 	if f != nil {
@@ -67,7 +71,7 @@ func (x *Execution) startChild(o *operation) {
 	s.Spec.Key = ChildKey(x.spec.ID, x.generation, o.pos)
 	s.Spec.Tenant, s.Spec.Principal = x.spec.Tenant, x.spec.Principal
 	s.Spec.Retention = x.spec.Retention
-	s.Spec.Parent, s.Spec.ParentPosition = x.spec.ID, o.pos
+	s.Spec.Parent, s.Spec.ParentPosition, s.Spec.Depth = x.spec.ID, o.pos, x.spec.Depth+1
 	s.Spec.InputDigest = history.Sum(s.Input)
 	s.By = "run " + x.spec.ID.String()
 	x.await(o, s.Spec.ID.String())

@@ -27,6 +27,10 @@ type Options struct {
 	// MaxPayload bounds the result of the run and of each construct, a question and a child's input, in bytes (default
 	// 32 MiB, more than that no store takes). What is over it fails with history.FailureTooLarge.
 	MaxPayload int
+	// MaxDepth bounds the runs above a child, one the parent of the next (default 1,000): a workflow that starts itself without an end
+	// would otherwise start runs until there is no room, faster than a cancel comes down the chain. A child beyond it fails with
+	// history.FailureMisuse. Where it is lowered, a run that has such a child is blocked.
+	MaxDepth int
 	// NewID makes the ids of children (default: a ULID with entropy from crypto/rand).
 	NewID func(now history.Time) history.RunID
 }
@@ -43,6 +47,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxEvents == 0 {
 		o.MaxEvents = 50_000
+	}
+	if o.MaxDepth <= 0 {
+		o.MaxDepth = 1000
 	}
 	if o.MaxBytes == 0 {
 		o.MaxBytes = 64 << 20
