@@ -71,7 +71,7 @@ var storeEdits = []overlay.Edit{
 	{File: boltstoreDir + "committer.go", Old: "\treturn s.wrap(name, s.await(ctx, o))\n", New: "\tif o.stage != nil {\n\t\to.stage = failpoint.Op(name, o.stage)\n\t}\n\treturn s.wrap(name, s.await(ctx, o))\n"},
 	{File: boltstoreDir + "committer.go", Old: "\tpending := s.early(group)\n", New: "\tif !s.work.redo.lacking() { // else a flush is of theirs too\n\t\tfailpoint.Leave()\n\t}\n\tpending := s.early(group)\n"},
 	{File: boltstoreDir + "committer.go", Old: "\t\terr = s.persist()\n", New: "\t\tfailpoint.Moment(\"staged\")\n\t\tif err = s.persist(); err == nil {\n\t\t\tfailpoint.Moment(\"committed\")\n\t\t}\n"},
-	{File: boltstoreDir + "committer.go", Old: "\t\ts.tell.send(t.publish()...)\n", New: "\t\ts.tell.send(t.publish()...)\n\t\tfailpoint.Moment(\"told\")\n"},
+	{File: boltstoreDir + "committer.go", Old: "\t\ts.tell.send(t.publish())\n", New: "\t\ts.tell.send(t.publish())\n\t\tfailpoint.Moment(\"told\")\n"},
 	// The log.
 	{File: boltstoreDir + "redo.go", Old: "\t\"github.com/perdure/perdure/engine/dirsync\"\n", New: "\t\"github.com/perdure/perdure/engine/crashtest/failpoint\"\n\t\"github.com/perdure/perdure/engine/dirsync\"\n"},
 	{File: boltstoreDir + "redo.go", Old: "\tif _, err := r.file.WriteAt(rec, r.at); err != nil {\n", New: "\tif _, err := r.file.WriteAt(rec[:len(rec)/2], r.at); err == nil {\n\t\tfailpoint.Moment(\"half\")\n\t}\n\tif _, err := r.file.WriteAt(rec, r.at); err != nil {\n"},

@@ -166,7 +166,7 @@ func mutations() []mutation {
 		{
 			bug: "signals that nobody has received are dropped when the run continues as new", part: behavior, also: crash,
 			edits: []overlay.Edit{{File: store + "commit.go", Old: "\tw.state.Settle(b.Batch, due)\n", New: "\tw.state.Settle(b.Batch, due)\n" +
-				"\tif n := len(b.events); n > 0 && b.events[n-1].event.Kind == history.RunContinued {\n" +
+				"\tif n := len(b.events); n > 0 && b.events[n-1].Event.Kind == history.RunContinued {\n" +
 				"\t\tfor k := range st.scan(bInbox, b.Run[:], nil) {\n\t\t\tst.delete(bInbox, append([]byte(nil), k...))\n\t\t}\n\t}\n"}},
 			pkg: "engine", run: "TestContinueAsNewKeepsBufferedSignals",
 		},
