@@ -141,17 +141,7 @@ func plantedEdits(t *testing.T) (edits []overlay.Edit) {
 func buildChild(t *testing.T, more ...overlay.Edit) (path string) {
 	t.Helper()
 	dir := t.TempDir()
-	root, err := overlay.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	o, err := overlay.Write(dir, root, slices.Concat(plantedEdits(t), storeEdits, more)...)
-	if err == nil {
-		err = o.Copy(dir, root, "go.etcd.io/bbolt", boltEdits...)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	o, root := plant(t, dir, more...)
 	path = filepath.Join(dir, "child")
 	args := append([]string{"test", "-c", "-o", path}, o.Flags...)
 	cmd := exec.CommandContext(t.Context(), "go", append(args, "./engine/crashtest")...)
@@ -161,6 +151,26 @@ func buildChild(t *testing.T, more ...overlay.Edit) (path string) {
 	}
 	return path
 }
+
+// plant writes the files with the points in them to a folder.
+func plant(t *testing.T, dir string, more ...overlay.Edit) (o *overlay.Overlay, root string) {
+	t.Helper()
+	root, err := overlay.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err = overlay.Write(dir, root, slices.Concat(plantedEdits(t), storeEdits, more)...)
+	if err == nil {
+		err = o.Copy(dir, root, "go.etcd.io/bbolt", boltEdits...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o, root
+}
+
+// TestPointsFitTheCode says within a moment what the matrix would find after minutes: that the code has moved from under a point.
+func TestPointsFitTheCode(t *testing.T) { plant(t, t.TempDir(), clusterEdits...) }
 
 // TestEveryWriteIsInTheMatrix reads the names of the writes in the store's code. What goes to the committer by submitOp is in
 // memory only.
