@@ -11,7 +11,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/perdure/perdure/engine/internal/overlay"
 	"github.com/perdure/perdure/engine/pgstore"
 	"github.com/perdure/perdure/engine/pgstore/pgtest"
 	"github.com/perdure/perdure/history"
@@ -58,12 +57,6 @@ const (
 	// longestPause is how long a round waits at most between two of its faults.
 	longestPause = 150 * time.Millisecond
 )
-
-// clusterEdits make it worth to wait for what is patient in use.
-var clusterEdits = []overlay.Edit{
-	{File: "engine/sweep.go", Old: "sweepTTL = time.Minute\n", New: "sweepTTL = time.Second\n"},
-	{File: "worker/held.go", Old: "const retryDelay = 5 * time.Second\n", New: "const retryDelay = 50 * time.Millisecond\n"},
-}
 
 // TestCluster breaks a cluster in every way: surviveFaults kills its processes, its server and its connections, and judges what
 // is in the database when nothing is left of them; then it goes on. In the last round, with kills of workers only, everything

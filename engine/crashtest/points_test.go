@@ -136,6 +136,12 @@ func plantedEdits(t *testing.T) (edits []overlay.Edit) {
 	return edits
 }
 
+// clusterEdits make it worth to wait for what is patient in use.
+var clusterEdits = []overlay.Edit{
+	{File: "engine/sweep.go", Old: "sweepTTL = time.Minute\n", New: "sweepTTL = time.Second\n"},
+	{File: "worker/held.go", Old: "const retryDelay = 5 * time.Second\n", New: "const retryDelay = 50 * time.Millisecond\n"},
+}
+
 // buildChild builds this package's test binary with the points in it, and without the race detector: the child is killed some
 // hundred times, and the engine's other tests are for that.
 func buildChild(t *testing.T, more ...overlay.Edit) (path string) {
